@@ -1,0 +1,230 @@
+"""Configuration nodes -> plain objects. The only module that sees the configuration's structure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hydra.utils import instantiate
+from mindspore import nn
+
+from msrun_cli.config.rules import default_warmup_epochs
+from msrun_cli.config.schema import Dataset, EvalConfig, TrainConfig
+from msrun_cli.data.detection import eval_pipeline, max_boxes_of, train_pipeline
+from msrun_cli.data.pipeline import Batches, LoaderOptions
+from msrun_cli.data.records import DetectionData, Split
+from msrun_cli.engine.amp import apply_amp
+from msrun_cli.engine.callbacks.checkpoints import CheckpointSaver
+from msrun_cli.engine.callbacks.evaluation import EpochEvaluation
+from msrun_cli.engine.callbacks.guard import Guard
+from msrun_cli.engine.callbacks.metrics_file import MetricsFile
+from msrun_cli.engine.callbacks.progress import ProgressDisplay
+from msrun_cli.engine.callbacks.recorder import StepRecorder
+from msrun_cli.engine.callbacks.state import RowSink, TrainState
+from msrun_cli.engine.callbacks.stop import EarlyStop
+from msrun_cli.engine.checkpoint import AVERAGE_PREFIX, inference_arrays, training_parameters
+from msrun_cli.engine.loss_scale import make_loss_scale
+from msrun_cli.engine.predictor import Predictor
+from msrun_cli.engine.train_step import TrainStep
+from msrun_cli.models.weight_file import read_weights
+from msrun_cli.models.weights import LoadReport, assign_weights
+from msrun_cli.optim.ema import ExponentialMovingAverage, NoAverage
+from msrun_cli.optim.schedule import WarmupDecay
+from msrun_cli.reporting.detection import DetectionReport
+from msrun_cli.runtime.context import Device, start_device
+from msrun_cli.runtime.run_folder import RunFolder
+from msrun_cli.transforms.chain import Chain
+
+# Keys of the dataset node that belong to the pipeline; the rest are the reader's arguments.
+PIPELINE_KEYS = ("name", "image_size", "workers", "prefetch", "python_multiprocessing", "max_boxes")
+
+
+def build_device(cfg: TrainConfig | EvalConfig, run: RunFolder) -> Device:
+    device = cfg.device
+    return start_device(
+        target=device.target,
+        mode=device.mode,
+        jit_level=device.jit_level,
+        deterministic=device.deterministic,
+        save_graphs=device.save_graphs,
+        sink=device.sink,
+        sink_size=device.sink_size,
+        amp_level=cfg.amp.level,
+        amp_dtype=cfg.amp.dtype,
+        seed=cfg.seed,
+        compiler_dir=run.compiler,
+    )
+
+
+def build_data(dataset: Any) -> DetectionData:
+    """Read the annotations of both splits."""
+    arguments = {key: value for key, value in dataset.items() if key not in PIPELINE_KEYS}
+    return instantiate(arguments, _convert_="all")
+
+
+def build_train_batches(cfg: TrainConfig, data: DetectionData) -> Batches:
+    """Endless shuffled batches of the training split, (images, targets)."""
+    chain = _build_chain(cfg.train_transforms)
+    return train_pipeline(
+        data.train,
+        chain,
+        image_size=cfg.image_size,
+        batch_size=cfg.batch_size,
+        max_boxes=cfg.dataset.max_boxes or max_boxes_of(data.train, chain),
+        seed=cfg.seed,
+        loader=_loader(cfg.dataset),
+    )
+
+
+def build_network(cfg: TrainConfig | EvalConfig, data: DetectionData) -> nn.Cell:
+    """The network in float32, as initialised, with a head for the data's classes."""
+    return instantiate(cfg.model.network, num_classes=len(data.class_names), _convert_="all")
+
+
+def load_weights(network: nn.Cell, path: str, *, strict: bool) -> LoadReport:
+    """Set the network's parameters from a file.
+
+    strict: a head for another number of classes is an error instead of being left fresh.
+    """
+    head = () if strict else network.head_prefixes
+    return assign_weights(network, inference_arrays(read_weights(path)), path, head)
+
+
+@dataclass(frozen=True)
+class Training:
+    """step: the cell that Model.train drives; average_network: what is evaluated; parameters: what a
+    checkpoint holds.
+    """
+
+    step: TrainStep
+    average_network: nn.Cell
+    parameters: list[Any]
+    term_names: tuple[str, ...]
+
+
+def build_training(cfg: TrainConfig, data: DetectionData, network: nn.Cell, steps_per_epoch: int) -> Training:
+    """Loss, optimizer, schedule, loss scale and average around the network: the train step."""
+    accumulate = accumulated_batches(cfg)
+    average_network = network
+    average: nn.Cell = NoAverage()
+    if cfg.ema.enabled:
+        average_network = build_network(cfg, data)
+        average_network.update_parameters_name(AVERAGE_PREFIX)
+        average = ExponentialMovingAverage(network, average_network, cfg.ema.decay, cfg.ema.tau)
+    loss = instantiate(
+        cfg.loss,
+        num_classes=len(data.class_names),
+        image_size=cfg.image_size,
+        anchors_pixels=network.anchors_pixels,
+        strides=network.strides,
+        batch_factor=accumulate,
+        _convert_="all",
+    )
+    # not through _convert_: the parameters are objects, not configuration
+    optimizer = instantiate(cfg.optimizer, _partial_=True)(params=network.trainable_params())
+    if cfg.nbs is not None:
+        optimizer.weight_decay *= cfg.batch_size * accumulate / cfg.nbs
+    scale = cfg.loss_scale
+    step = TrainStep(
+        apply_amp(network, cfg.amp.level, cfg.amp.dtype),
+        loss,
+        optimizer,
+        _build_schedule(cfg, optimizer, steps_per_epoch, accumulate),
+        make_loss_scale(scale.type, scale.value, scale.factor, scale.window),
+        average,
+        clip_norm=cfg.clip_norm,
+        accumulate=accumulate,
+    )
+    return Training(step, average_network, training_parameters(step, network, average_network), loss.term_names)
+
+
+def accumulated_batches(cfg: TrainConfig) -> int:
+    """Batches per update: as set, or from the nominal batch size."""
+    if cfg.accumulate is not None:
+        return cfg.accumulate
+    return max(1, round((cfg.nbs or cfg.batch_size) / cfg.batch_size))
+
+
+def build_evaluation(
+    cfg: TrainConfig | EvalConfig, data: DetectionData, split: Split, network: nn.Cell
+) -> Callable[[], Any]:
+    """A function that evaluates the network as it is now and returns the evaluator's result."""
+    evaluator = instantiate(cfg.evaluator, _convert_="all")
+    decoder = network.decoder()
+    predict = Predictor(apply_amp(network, cfg.amp.level, cfg.amp.dtype), decoder, cfg.batch_size)
+    chain = _build_chain(cfg.eval_transforms)
+
+    def evaluate() -> Any:
+        batches = eval_pipeline(
+            split, chain, image_size=cfg.image_size, batch_size=cfg.batch_size, loader=_loader(cfg.dataset)
+        )
+        return evaluator(predict, batches.create_dict_iterator(num_epochs=1, output_numpy=True), split, data)
+
+    return evaluate
+
+
+def build_report(cfg: TrainConfig | EvalConfig, data: DetectionData, run: RunFolder) -> DetectionReport:
+    """Pictures and tables of the task."""
+    return DetectionReport(data.class_names, run.plots)
+
+
+@dataclass(frozen=True)
+class Callbacks:
+    """in_order: for Model.train; the others are read by the recipe."""
+
+    in_order: list[Any]
+    recorder: StepRecorder
+    evaluation: EpochEvaluation
+    early_stop: EarlyStop
+    sinks: list[RowSink]
+
+
+def build_callbacks(
+    cfg: TrainConfig, run: RunFolder, state: TrainState, training: Training, evaluate: Callable[[], Any], device: Device
+) -> Callbacks:
+    metric_names = DetectionReport.metric_names
+    sinks: list[RowSink] = [
+        MetricsFile(run.metrics_csv, training.term_names, metric_names),
+        ProgressDisplay(state, training.term_names, cfg.logger.progress),
+    ]
+    guard = Guard(cfg.loss_scale.max_skipped, training.term_names)
+    recorder = StepRecorder(state, training.term_names, cfg.logger.every, sinks, guard, device.graph)
+    early_stop = EarlyStop(state, cfg.max_steps)
+    evaluation = EpochEvaluation(state, evaluate, cfg.evaluate_every, cfg.checkpoint.monitor, sinks)
+    saver = CheckpointSaver(
+        state, run.checkpoints, training.parameters, evaluation, cfg.checkpoint.every, cfg.checkpoint.best
+    )
+    return Callbacks([recorder, early_stop, evaluation, saver], recorder, evaluation, early_stop, sinks)
+
+
+def _build_schedule(cfg: TrainConfig, optimizer: nn.Cell, steps_per_epoch: int, accumulate: int) -> WarmupDecay:
+    """Epochs of the configuration become updates; a run cut by max_steps decays within its steps."""
+    schedule = cfg.schedule
+    steps = cfg.epochs * steps_per_epoch
+    if cfg.max_steps is not None:
+        steps = min(steps, cfg.max_steps)
+    total = max(1, steps // accumulate)
+    warmup_epochs = schedule.warmup_epochs
+    if warmup_epochs is None:
+        warmup_epochs = min(default_warmup_epochs(cfg.epochs), total * accumulate / steps_per_epoch / 5)
+    return WarmupDecay(
+        lr=optimizer.lr,
+        momentum=optimizer.momentum,
+        total_updates=total,
+        warmup_updates=math.ceil(warmup_epochs * steps_per_epoch / accumulate),
+        decay=schedule.decay,
+        final_factor=schedule.final_factor,
+        warmup_bias_lr=schedule.warmup_bias_lr,
+        warmup_momentum=schedule.warmup_momentum,
+    )
+
+
+def _build_chain(transforms: Any) -> Chain:
+    steps = {name: None if node is None else instantiate(node, _convert_="all") for name, node in transforms.items()}
+    return Chain(steps)
+
+
+def _loader(dataset: Dataset) -> LoaderOptions:
+    return LoaderOptions(dataset.workers, dataset.prefetch, dataset.python_multiprocessing)

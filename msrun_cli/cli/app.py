@@ -1,0 +1,87 @@
+"""The commands. Only typer and the standard library are imported before a command runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from msrun_cli import __version__
+from msrun_cli.cli import options
+from msrun_cli.config import bridge
+
+app = typer.Typer(
+    name="msrun",
+    help="Train and evaluate networks with MindSpore. Every setting is KEY=VALUE; `msrun train --cfg job` lists them.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.command()
+def train(
+    overrides: options.Overrides = None,
+    multirun: options.Multirun = False,
+    cfg: options.Cfg = None,
+    resolve: options.Resolve = False,
+    package: options.Package = None,
+    info: options.Info = None,
+    config_name: options.ConfigName = None,
+    config_dir: options.ConfigDir = None,
+    debug: options.Debug = False,
+) -> None:
+    """Train a network. Example: msrun train model=yolov5s dataset=coco dataset.root=DIR epochs=50"""
+    flags = _flags(multirun, cfg, resolve, package, info, config_name, config_dir, debug)
+    raise typer.Exit(bridge.run(bridge.TRAIN, overrides or [], flags))
+
+
+@app.command("eval")
+def evaluate(
+    overrides: options.Overrides = None,
+    multirun: options.Multirun = False,
+    cfg: options.Cfg = None,
+    resolve: options.Resolve = False,
+    package: options.Package = None,
+    info: options.Info = None,
+    config_name: options.ConfigName = None,
+    config_dir: options.ConfigDir = None,
+    debug: options.Debug = False,
+) -> None:
+    """Evaluate a checkpoint. Example: msrun eval checkpoint=RUN/checkpoints/best.ckpt"""
+    flags = _flags(multirun, cfg, resolve, package, info, config_name, config_dir, debug)
+    raise typer.Exit(bridge.run(bridge.EVAL, overrides or [], flags))
+
+
+def _flags(
+    multirun: bool,
+    cfg: options.ConfigKind | None,
+    resolve: bool,
+    package: str | None,
+    info: options.InfoKind | None,
+    config_name: str | None,
+    config_dir: str | None,
+    debug: bool,
+) -> bridge.Flags:
+    if sum([multirun, cfg is not None, info is not None]) > 1:
+        raise typer.BadParameter("only one of --multirun, --cfg and --info can be given")
+    if (resolve or package) and cfg is None:
+        raise typer.BadParameter("--resolve and --package need --cfg")
+    kind, topic = cfg.value if cfg else None, info.value if info else None
+    return bridge.Flags(multirun, kind, resolve, package, topic, config_name, config_dir, debug)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"msrun-cli {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def program(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    # The docstring would replace the help text of the program.
+    del version

@@ -1,0 +1,73 @@
+"""Entry point. `msrun` is also the name of MindSpore's launcher: words that are not ours are handed to it untouched."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+
+COMMANDS = ("train", "eval")
+_PROGRAM_OPTIONS = ("-h", "--help", "--version", "--install-completion", "--show-completion")
+_COMMAND_OPTIONS = {"-m", "--multirun", "-c", "--cfg", "--resolve", "-p", "--package", "-i", "--info", "--debug"}
+_COMMAND_OPTIONS |= {"-cn", "--config-name", "-cd", "--config-dir"}
+_LAUNCHER = "mindspore.parallel.cluster.run"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """arguments: words behind the program's name; None = those of this process."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    completing = any(name.endswith("_COMPLETE") and name.startswith("_") for name in os.environ)
+    if not words and not completing:
+        words = ["--help"]
+    if completing or words[0] in COMMANDS or words[0] in _PROGRAM_OPTIONS:
+        return _own(words)
+    complaint = misspelt(words)
+    if complaint:
+        print(f"error: {complaint}", file=sys.stderr)
+        return 2
+    return _hand_over(words)
+
+
+def misspelt(words: Sequence[str]) -> str | None:
+    """What to say when the words look like ours with a slip; None when they are meant for MindSpore's launcher."""
+    first = words[0]
+    if first in _COMMAND_OPTIONS or first.partition("=")[0] in _COMMAND_OPTIONS:
+        named = [word for word in words if word in COMMANDS]
+        rest = " ".join(word for word in words if word not in named[:1])
+        return f"options stand behind the command: msrun {named[0] if named else 'train'} {rest}"
+    if first.startswith("-") or os.path.exists(first) or os.path.splitext(first)[1] == ".py":
+        return None
+    if "=" in first:
+        return f"the command is missing. Did you mean: msrun train {' '.join(words)}"
+    close = difflib.get_close_matches(first.lower(), COMMANDS, n=1, cutoff=0.6)
+    if close:
+        return f'there is no command "{first}". Did you mean "{close[0]}"? Commands: {", ".join(COMMANDS)}.'
+    return None
+
+
+def _own(words: list[str]) -> int:
+    from msrun_cli.cli.app import app
+
+    try:
+        app(words)
+    except SystemExit as leave:
+        return leave.code if isinstance(leave.code, int) else 0 if leave.code is None else 1
+    return 0
+
+
+def _hand_over(words: list[str]) -> int:
+    """Replace this process by MindSpore's launcher; it starts `python` from PATH, which must be this one."""
+    if importlib.util.find_spec("mindspore") is None:
+        commands = ", ".join(COMMANDS)
+        print(
+            f'error: "{words[0]}" is no command of msrun ({commands}), and MindSpore, whose launcher would take it, '
+            "is not installed.",
+            file=sys.stderr,
+        )
+        return 2
+    os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, "-m", _LAUNCHER, *words])

@@ -1,0 +1,44 @@
+"""Option types that all commands share. Names and meanings are Hydra's."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from msrun_cli.cli.completion import complete_override
+
+
+class ConfigKind(str, Enum):
+    job = "job"
+    hydra = "hydra"
+    all = "all"
+
+
+class InfoKind(str, Enum):
+    all = "all"
+    config = "config"
+    defaults = "defaults"
+    defaults_tree = "defaults-tree"
+    plugins = "plugins"
+    searchpath = "searchpath"
+
+
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[OVERRIDES]...",
+        help="Settings: epochs=10, model=yolov5s, optimizer.lr=0.02, train_transforms.mosaic=null ...",
+        autocompletion=complete_override,
+        show_default=False,
+    ),
+]
+Multirun = Annotated[bool, typer.Option("--multirun", "-m", help="One job for each combination of a=1,2 b=3,4.")]
+Cfg = Annotated[ConfigKind | None, typer.Option("--cfg", "-c", help="Print the configuration and stop.")]
+Resolve = Annotated[bool, typer.Option("--resolve", help="With --cfg: replace ${...} by values.")]
+Package = Annotated[str | None, typer.Option("--package", "-p", help="With --cfg: only this part, such as model.")]
+Info = Annotated[InfoKind | None, typer.Option("--info", "-i", help="Print where the configuration comes from.")]
+ConfigName = Annotated[str | None, typer.Option("--config-name", "-cn", help="Another primary configuration.")]
+ConfigDir = Annotated[str | None, typer.Option("--config-dir", "-cd", help="A folder with more YAML files.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of errors.")]

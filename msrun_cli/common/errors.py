@@ -1,0 +1,47 @@
+"""Errors that users see: one paragraph saying what, where, which values are allowed and what to do."""
+
+from __future__ import annotations
+
+
+class UserError(Exception):
+    """Base of all errors caused by input or environment; the command line prints the text and exits with
+    `exit_code`.
+    """
+
+    exit_code = 1
+
+
+class ConfigError(UserError):
+    """A wrong option, key, type or combination."""
+
+    exit_code = 2
+
+
+class DataError(UserError):
+    """A dataset that cannot be read or does not fit the model."""
+
+    exit_code = 3
+
+
+class DeviceError(UserError):
+    """The requested device or its software is not usable."""
+
+    exit_code = 4
+
+
+class CheckpointError(UserError):
+    """A weight file that is missing, damaged, unsafe or does not fit the network."""
+
+    exit_code = 5
+
+
+class TrainingError(UserError):
+    """Training cannot go on (NaN loss, endless overflow)."""
+
+    exit_code = 1
+
+
+class Interrupted(UserError):
+    """The user stopped the job; its state was saved."""
+
+    exit_code = 130

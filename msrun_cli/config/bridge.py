@@ -1,0 +1,291 @@
+"""From command line words to a running job: checks, Hydra's argv, the task imported only when a job starts."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from msrun_cli.common.errors import ConfigError, UserError
+from msrun_cli.runtime.process import prepare_process
+
+if TYPE_CHECKING:  # hydra takes 0.2 s to import, which --help must not pay for
+    from omegaconf import DictConfig
+
+    from msrun_cli.config.composer import Composer
+    from msrun_cli.config.preflight import Finding
+
+
+@dataclass(frozen=True)
+class Command:
+    """name: also the key of its schema and its primary configuration; task: "module:function".
+
+    program: words behind the Python interpreter that start this program again, for the jobs of a sweep.
+    """
+
+    name: str
+    task: str
+    program: tuple[str, ...] = ("-m", "msrun_cli")
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Options of the command line, as Hydra names them."""
+
+    multirun: bool = False
+    cfg: str | None = None
+    resolve: bool = False
+    package: str | None = None
+    info: str | None = None
+    config_name: str | None = None
+    config_dir: str | None = None
+    debug: bool = False
+
+    def words(self) -> list[str]:
+        """The same options for Hydra's own parser."""
+        named = {"--cfg": self.cfg, "--package": self.package, "--info": self.info, "--config-dir": self.config_dir}
+        words = [text for name, value in named.items() if value is not None for text in (name, value)]
+        return words + ["--multirun"] * self.multirun + ["--resolve"] * self.resolve
+
+
+TRAIN = Command("train", "msrun_cli.tasks.train:train")
+EVAL = Command("eval", "msrun_cli.tasks.evaluate:evaluate")
+
+
+def run(command: Command, overrides: list[str], flags: Flags) -> int:
+    """Run the command and return the exit code; errors for users are printed on stderr."""
+    try:
+        return _run(command, overrides, flags)
+    except UserError as error:
+        if flags.debug:
+            traceback.print_exc()
+        say_error(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def say_error(error: BaseException) -> None:
+    """One red paragraph per fault; paragraphs of the text are separated by an empty line."""
+    red, plain = ("\033[31m", "\033[0m") if sys.stderr.isatty() and "NO_COLOR" not in os.environ else ("", "")
+    for paragraph in str(error).split("\n\n"):
+        print(f"{red}error: {paragraph}{plain}", file=sys.stderr)
+
+
+def _run(command: Command, overrides: list[str], flags: Flags) -> int:
+    from msrun_cli.config.composer import Composer
+
+    composer = Composer(flags.config_name or command.name, flags.config_dir)
+    overrides = _prepared(composer, overrides)
+    if flags.info is not None:
+        _call_hydra(Job(command, flags), composer.config_name, overrides, flags)
+        return 0
+    multirun = flags.multirun or _configured_sweep(composer, overrides)
+    finding = _examined(composer, command, overrides, multirun)
+    if flags.cfg is not None:
+        return _show(command, composer.config_name, overrides, flags, finding)
+    if finding.problems:
+        raise ConfigError("\n\n".join(finding.problems))
+    _require_files(finding.configs)
+    for remark in finding.remarks:
+        print(f"note: {remark}", file=sys.stderr)
+    job = Job(command, flags)
+    _call_hydra(job, composer.config_name, overrides, flags)
+    return _exit_code(job)
+
+
+def _prepared(composer: Composer, overrides: list[str]) -> list[str]:
+    """`+experiment=x` becomes `experiment=x`; the group choices of an evaluated run stand first."""
+    from hydra.errors import HydraException
+
+    from msrun_cli.config.inherit import inherited_choices
+
+    try:
+        groups = composer.groups
+        prepared = [
+            text[1:] if text.startswith("+") and text[1:].partition("=")[0] in groups else text for text in overrides
+        ]
+        inherited = inherited_choices(prepared) if composer.is_group("model") else []
+        offered = [item.partition("=") for item in inherited]
+        known = [
+            f"{key}={option}"
+            for key, _, option in offered
+            if key == "name" or composer.has_option(key.split("@")[0], option)
+        ]
+        return known + prepared
+    except HydraException:  # said better by the examination
+        return overrides
+
+
+def _configured_sweep(composer: Composer, overrides: list[str]) -> bool:
+    """Several values without -m are right where the configuration itself asks for a sweep (hydra.mode: MULTIRUN)."""
+    from hydra.types import RunMode
+
+    try:
+        if not any(composer.parse(text).is_sweep_override() for text in overrides):
+            return False
+        return bool(composer.compose(overrides, multirun=True).hydra.mode == RunMode.MULTIRUN)
+    except Exception:  # whatever it is, the examination names it
+        return False
+
+
+def _examined(composer: Composer, command: Command, overrides: list[str], multirun: bool) -> Finding:
+    from msrun_cli.config.preflight import examine
+
+    return examine(composer, command.name, overrides, multirun)
+
+
+def _show(command: Command, config_name: str, overrides: list[str], flags: Flags, finding: Finding) -> int:
+    """--cfg: print what composes, then the faults; values that are still to be set do not count here."""
+    faults = [text for text in finding.problems if " must be set" not in text]
+    _require_part(flags.package, finding.configs)
+    if flags.cfg == "job" and not finding.refused and finding.configs:
+        _print_job(finding.configs[0], flags)
+    elif not finding.refused:
+        _call_hydra(Job(command, flags), config_name, overrides, flags)
+    if faults:
+        raise ConfigError("\n\n".join(faults))
+    return 0
+
+
+def _print_job(config: DictConfig, flags: Flags) -> None:
+    """What the task gets, an evaluated run's settings included, which Hydra's own --cfg does not know."""
+    from omegaconf import OmegaConf
+
+    keys = [str(key) for key in config if key != "hydra"]
+    part = OmegaConf.select(config, flags.package) if flags.package else OmegaConf.masked_copy(config, keys)
+    if OmegaConf.is_config(part):
+        if flags.package:
+            print(f"# @package {flags.package}")
+        print(OmegaConf.to_yaml(part, resolve=flags.resolve), end="")
+    else:
+        print(part)
+
+
+def _require_part(package: str | None, configs: list[DictConfig]) -> None:
+    from omegaconf import OmegaConf
+
+    from msrun_cli.config.suggest import did_you_mean, listed
+
+    if package is None or package in ("_global_", "") or not configs:
+        return
+    if OmegaConf.select(configs[0], package, default="") == "":
+        keys = [str(key) for key in configs[0]]
+        raise ConfigError(
+            f"--package {package}: there is no such part.{did_you_mean(package, keys)} Parts: {listed(keys)}."
+        )
+
+
+def _require_files(configs: list[DictConfig]) -> None:
+    from msrun_cli.config.inherit import require_file
+
+    for config in configs:
+        for key in ("weights", "checkpoint"):
+            value = config.get(key)
+            if isinstance(value, str):
+                require_file(key, value)
+
+
+def _call_hydra(job: Job, config_name: str, overrides: list[str], flags: Flags) -> None:
+    import hydra
+
+    from msrun_cli.config.paths import conf_dir
+
+    with _hydra_process([sys.argv[0], *overrides, *flags.words()]):
+        hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=config_name)(job)()
+
+
+@contextmanager
+def _hydra_process(argv: list[str]) -> Iterator[None]:
+    """Hydra reads sys.argv; with HYDRA_FULL_ERROR it raises its errors instead of printing them and leaving."""
+    old_argv, old_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
+    sys.argv, os.environ["HYDRA_FULL_ERROR"] = argv, "1"
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(" ".join(f"{error} {error.__cause__ or ''}".split())) from error
+    finally:
+        sys.argv = old_argv
+        if old_error is None:
+            os.environ.pop("HYDRA_FULL_ERROR", None)
+        else:
+            os.environ["HYDRA_FULL_ERROR"] = old_error
+
+
+@dataclass
+class Job:
+    """What Hydra calls for each job. Errors are kept, so that Hydra neither prints nor stops at them.
+
+    failures: (label, error) of each failed job; sweep: whether Hydra runs several jobs.
+    """
+
+    command: Command
+    flags: Flags
+    failures: list[tuple[str, Exception]] = field(default_factory=list)
+    sweep: bool = False
+
+    def __call__(self, config: DictConfig) -> Any:
+        from hydra.core.hydra_config import HydraConfig
+        from omegaconf import OmegaConf
+
+        overrides = [str(text) for text in HydraConfig.get().overrides.task]
+        self.sweep = not OmegaConf.is_missing(HydraConfig.get().job, "num")
+        try:
+            return self._start(config, overrides)
+        except Exception as error:
+            self.failures.append((" ".join(overrides), error))
+            return None
+
+    def child_command(self, overrides: list[str]) -> list[str]:
+        """Command line of one job of a sweep, for the launcher."""
+        flags = self.flags
+        named = {"--config-name": flags.config_name, "--config-dir": flags.config_dir}
+        words = [text for name, value in named.items() if value is not None for text in (name, value)]
+        return [
+            sys.executable,
+            *self.command.program,
+            self.command.name,
+            *words,
+            *["--debug"] * flags.debug,
+            *overrides,
+        ]
+
+    def child_failed(self, label: str, code: int, folder: str) -> None:
+        """Told by the launcher."""
+        self.sweep = True
+        self.failures.append((label, UserError(f"job `{label}` ended with exit code {code}; its folder is {folder}")))
+
+    def _start(self, config: DictConfig, overrides: list[str]) -> Any:
+        from msrun_cli.config import check, preflight, schema
+
+        root = schema.ROOTS[self.command.name]
+        preflight.take_over_run(config, overrides)
+        problems = check.problems(config, root)
+        if problems:
+            raise ConfigError("\n\n".join(problems))
+        _require_files([config])
+        prepare_process()  # before mindspore is imported with the task
+        module, _, function = self.command.task.partition(":")
+        return getattr(importlib.import_module(module), function)(schema.conform(config, root))
+
+
+def _exit_code(job: Job) -> int:
+    """A single job's error is raised again; a sweep names each failed job and ends with 1."""
+    if not job.failures:
+        return 0
+    if not job.sweep:
+        raise job.failures[0][1]
+    for label, error in job.failures:
+        if job.flags.debug or not isinstance(error, UserError):
+            traceback.print_exception(error)
+        say_error(error if label in str(error) else ConfigError(f"job `{label}`: {error}"))
+    return 1

@@ -1,0 +1,158 @@
+"""Rules between settings. Pure functions of a plain nested dict; each rule names the keys it needs.
+
+A rule is silent when one of its keys is absent (the eval configuration has fewer keys than the train configuration) or
+already reported as wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Rule = Callable[..., "str | None"]
+_ERRORS: list[tuple[tuple[str, ...], Rule]] = []
+_REMARKS: list[tuple[tuple[str, ...], Rule]] = []
+_ABSENT = object()
+
+
+def violations(config: dict[str, Any]) -> list[str]:
+    """Combinations that cannot work: which keys, their values, what to set instead."""
+    return _apply(_ERRORS, config)
+
+
+def remarks(config: dict[str, Any]) -> list[str]:
+    """Combinations that work, but where a setting has no effect or is unwise."""
+    return _apply(_REMARKS, config)
+
+
+def default_warmup_epochs(epochs: int) -> float:
+    """Meaning of schedule.warmup_epochs=null: min(3, epochs / 5)."""
+    return min(3.0, epochs / 5)
+
+
+def _apply(rules: list[tuple[tuple[str, ...], Rule]], config: dict[str, Any]) -> list[str]:
+    found = []
+    for keys, rule in rules:
+        values = [_get(config, key) for key in keys]
+        text = None if any(value is _ABSENT for value in values) else rule(*values)
+        if text:
+            found.append(text)
+    return found
+
+
+def _get(config: Any, key: str) -> Any:
+    for name in key.split("."):
+        if not isinstance(config, dict) or name not in config:
+            return _ABSENT
+        config = config[name]
+    return config
+
+
+def _error(*keys: str) -> Callable[[Rule], Rule]:
+    return _register(_ERRORS, keys)
+
+
+def _remark(*keys: str) -> Callable[[Rule], Rule]:
+    return _register(_REMARKS, keys)
+
+
+def _register(target: list[tuple[tuple[str, ...], Rule]], keys: tuple[str, ...]) -> Callable[[Rule], Rule]:
+    def add(rule: Rule) -> Rule:
+        target.append((keys, rule))
+        return rule
+
+    return add
+
+
+@_error("amp.level", "amp.dtype", "device.target", "device.mode")
+def _bfloat16_on_cpu(level: str, dtype: str, target: str, mode: str) -> str | None:
+    if level == "O0" or (dtype, target, mode) != ("bfloat16", "cpu", "graph"):
+        return None
+    return (
+        f"amp.level={level} with amp.dtype=bfloat16, device.target=cpu and device.mode=graph: MindSpore has no "
+        "bfloat16 kernels for this. Set amp.dtype=float16, or amp=O0, which is also the fastest on a CPU."
+    )
+
+
+@_error("schedule.warmup_epochs", "epochs")
+def _warmup_fits(warmup: float | None, epochs: int) -> str | None:
+    if warmup is None or warmup <= 0 or warmup < epochs:
+        return None
+    return (
+        f"schedule.warmup_epochs={warmup:g} is not shorter than epochs={epochs}: the learning rate would never reach "
+        f"its value. Set schedule.warmup_epochs=null (here {default_warmup_epochs(epochs):g}), 0, or more epochs."
+    )
+
+
+@_error("accumulate", "nbs")
+def _accumulation_known(accumulate: int | None, nbs: int | None) -> str | None:
+    if accumulate is not None or nbs is not None:
+        return None
+    return (
+        "accumulate=null takes the number of batches per update from nbs, but nbs=null. "
+        "Set accumulate=1, or nbs to the images per update (such as nbs=64)."
+    )
+
+
+@_error("checkpoint", "weights")
+def _one_source(checkpoint: Any, weights: str | None) -> str | None:
+    if isinstance(checkpoint, dict):  # the train configuration has a group of that name
+        return None
+    if checkpoint is None and weights is None:
+        return (
+            "checkpoint or weights must be set: checkpoint=RUN/checkpoints/best.ckpt (takes over that run's "
+            "configuration), or weights=FILE with model=... and dataset=..."
+        )
+    if checkpoint is not None and weights is not None:
+        return f"checkpoint={checkpoint} and weights={weights} are both given: which is meant? Remove one."
+    return None
+
+
+@_error("device.sink_size")
+def _sink_size(size: int) -> str | None:
+    return "device.sink_size=0: must be -1 (a whole epoch) or at least 1 (steps per sink)." if size == 0 else None
+
+
+@_remark("accumulate", "nbs", "batch_size")
+def _accumulation_twice(accumulate: int | None, nbs: int | None, batch_size: int) -> str | None:
+    if accumulate is None or nbs is None or batch_size * accumulate == nbs:
+        return None
+    return (
+        f"accumulate={accumulate} decides the update; nbs={nbs} only scales weight decay by "
+        f"{batch_size * accumulate / nbs:g}. Set accumulate=null to take it from nbs."
+    )
+
+
+@_remark("loss_scale.type", "amp.level")
+def _scale_without_purpose(kind: str, level: str) -> str | None:
+    if kind == "none" or level != "O0":
+        return None
+    return f"loss_scale.type={kind} has no purpose with amp.level=O0 (float32); the results are the same."
+
+
+@_remark("loss_scale.type", "amp.level", "amp.dtype")
+def _scale_missing(kind: str, level: str, dtype: str) -> str | None:
+    if kind != "none" or level == "O0" or dtype != "float16":
+        return None
+    return (
+        f"amp.level={level} in float16 without loss scaling may lose small gradients; loss_scale=dynamic avoids that."
+    )
+
+
+@_remark("device.mode", "device.jit_level")
+def _jit_in_pynative(mode: str, jit_level: str | None) -> str | None:
+    if mode == "graph" or jit_level is None:
+        return None
+    return f"device.jit_level={jit_level} has no effect with device.mode=pynative."
+
+
+@_remark("device.mode", "device.save_graphs")
+def _graphs_in_pynative(mode: str, save_graphs: bool) -> str | None:
+    return "device.save_graphs has no effect with device.mode=pynative." if mode != "graph" and save_graphs else None
+
+
+@_remark("evaluate_every", "epochs", "checkpoint.best")
+def _best_without_evaluation(evaluate_every: int, epochs: int, best: bool) -> str | None:
+    if not best or epochs == 1 or 0 < evaluate_every <= epochs:
+        return None
+    return f"evaluate_every={evaluate_every}: evaluated only at the end, so best.ckpt is the last state."

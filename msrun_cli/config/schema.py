@@ -1,0 +1,212 @@
+"""What a configuration may hold: keys, types, units and ranges.
+
+The classes describe the composed configuration and are never instantiated; recipes use them as type hints of the
+DictConfig they get. Limits stand in the field's metadata, where `check` reads them.
+"""
+
+from __future__ import annotations
+
+import os
+import types
+import typing
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, ClassVar
+
+from omegaconf import DictConfig, OmegaConf, flag_override
+
+
+def setting(
+    *,
+    low: float | None = None,
+    above: float | None = None,
+    high: float | None = None,
+    multiple: int | None = None,
+    choices: tuple[str, ...] | None = None,
+    package: str | None = None,
+    complete: bool = False,
+    path: bool = False,
+) -> Any:
+    """A field with limits: low <= value <= high, value > above, a multiple of `multiple`, one of `choices`.
+
+    package: where the `_target_` of this node must live; complete: all its required arguments stand in the YAML
+    (otherwise the builder supplies some); path: a file name, in which `~` is expanded.
+    """
+    limits = {"low": low, "above": above, "high": high, "multiple": multiple, "choices": choices}
+    return field(metadata={**limits, "package": package, "complete": complete, "path": path})
+
+
+@dataclass(kw_only=True)
+class Target:
+    """A node that is built by calling `_target_` with all other keys as arguments."""
+
+    ARGUMENTS: ClassVar[bool] = True
+    _target_: str
+
+
+@dataclass(kw_only=True)
+class Dataset:
+    """Keys of the pipeline; every other key is an argument of the reader `_target_`."""
+
+    ARGUMENTS: ClassVar[bool] = True
+    _target_: str
+    name: str
+    image_size: int = setting(low=64, multiple=32)  # pixels
+    workers: int = setting(low=1)  # parallel readers
+    prefetch: int = setting(low=1)  # batches
+    python_multiprocessing: bool
+    max_boxes: int | None = setting(low=1)  # boxes per image; None = from the data
+
+
+@dataclass(kw_only=True)
+class Model:
+    name: str
+    task: str = setting(choices=("detection",))
+    network: Target = setting(package="msrun_cli.models")
+
+
+@dataclass(kw_only=True)
+class Amp:
+    level: str = setting(choices=("O0", "O1", "O2", "O3"))
+    dtype: str = setting(choices=("float16", "bfloat16"))
+
+
+@dataclass(kw_only=True)
+class LossScale:
+    type: str = setting(choices=("none", "fixed", "dynamic"))
+    value: float = setting(above=0)
+    factor: float = setting(above=1)
+    window: int = setting(low=1)  # good steps before the scale grows
+    max_skipped: int = setting(low=1)  # steps; that many skipped in a row end the training
+
+
+@dataclass(kw_only=True)
+class Device:
+    target: str = setting(choices=("auto", "cpu", "ascend", "gpu"))
+    mode: str = setting(choices=("graph", "pynative"))
+    jit_level: str | None = setting(choices=("O0", "O1", "O2"))
+    deterministic: bool
+    save_graphs: bool
+    sink: str = setting(choices=("auto", "on", "off"))
+    sink_size: int = setting(low=-1)  # steps; -1 = a whole epoch
+
+
+@dataclass(kw_only=True)
+class Schedule:
+    decay: str = setting(choices=("linear", "cosine"))
+    final_factor: float = setting(low=0, high=1)  # learning rate at the end / lr
+    warmup_epochs: float | None = setting(low=0)  # epochs; None = min(3, epochs / 5)
+    warmup_bias_lr: float = setting(low=0)
+    warmup_momentum: float = setting(low=0, high=1)
+
+
+@dataclass(kw_only=True)
+class Ema:
+    enabled: bool
+    decay: float = setting(low=0, high=1)
+    tau: float = setting(above=0)  # updates
+
+
+@dataclass(kw_only=True)
+class Checkpoint:
+    every: int = setting(low=0)  # epochs; 0 = never
+    best: bool
+    monitor: str = setting(choices=("map50_95", "map50", "map75"))
+
+
+@dataclass(kw_only=True)
+class Logger:
+    every: int = setting(low=1)  # steps
+    progress: str = setting(choices=("auto", "rich", "plain"))
+
+
+@dataclass(kw_only=True)
+class TrainConfig:
+    dataset: Dataset = setting(package="msrun_cli.data", complete=True)
+    train_transforms: dict[str, Target | None] = setting(package="msrun_cli.transforms", complete=True)
+    eval_transforms: dict[str, Target | None] = setting(package="msrun_cli.transforms", complete=True)
+    model: Model
+    loss: Target = setting(package="msrun_cli.losses")
+    amp: Amp
+    loss_scale: LossScale
+    device: Device
+    optimizer: Target = setting(package="msrun_cli.optim")
+    schedule: Schedule
+    ema: Ema
+    checkpoint: Checkpoint
+    evaluator: Target = setting(package="msrun_cli.evaluation")
+    logger: Logger
+    epochs: int = setting(low=1)
+    batch_size: int = setting(low=1)  # images per device and step
+    image_size: int = setting(low=64, multiple=32)  # pixels
+    seed: int = setting(low=0, high=2**32 - 1)
+    weights: str | None = setting(path=True)
+    output_dir: str = setting(path=True)
+    name: str
+    max_steps: int | None = setting(low=1)  # batches
+    accumulate: int | None = setting(low=1)  # batches per update; None = from nbs
+    nbs: int | None = setting(low=1)  # images; None = weight decay is not scaled
+    clip_norm: float | None = setting(above=0)  # None = off
+    evaluate_every: int = setting(low=0)  # epochs; 0 = only at the end
+
+
+@dataclass(kw_only=True)
+class EvalConfig:
+    dataset: Dataset = setting(package="msrun_cli.data", complete=True)
+    eval_transforms: dict[str, Target | None] = setting(package="msrun_cli.transforms", complete=True)
+    model: Model
+    amp: Amp
+    device: Device
+    evaluator: Target = setting(package="msrun_cli.evaluation")
+    checkpoint: str | None = setting(path=True)
+    weights: str | None = setting(path=True)
+    split: str = setting(choices=("val", "train"))
+    batch_size: int = setting(low=1)  # images per step
+    image_size: int = setting(low=64, multiple=32)  # pixels
+    seed: int = setting(low=0, high=2**32 - 1)
+    output_dir: str = setting(path=True)
+    name: str
+
+
+ROOTS: dict[str, type] = {"train": TrainConfig, "eval": EvalConfig}
+
+
+def hints(schema: type) -> dict[str, Any]:
+    """Types of the fields of a schema class, without its class variables."""
+    resolved = typing.get_type_hints(schema)
+    return {item.name: resolved[item.name] for item in fields(schema)}
+
+
+def limits(schema: type) -> dict[str, dict[str, Any]]:
+    return {item.name: dict(item.metadata) for item in fields(schema)}
+
+
+def split_optional(hint: Any) -> tuple[Any, bool]:
+    """(type without None, whether None is allowed)."""
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        rest = [part for part in typing.get_args(hint) if part is not type(None)]
+        return rest[0], len(rest) < len(typing.get_args(hint))
+    return hint, False
+
+
+def conform(config: DictConfig, schema: type) -> DictConfig:
+    """Bring a checked configuration to the declared types, in place: 1 -> 1.0, `sink: true` -> "on", `~` expanded."""
+    with flag_override(config, ["struct", "readonly"], False):
+        for name, hint in hints(schema).items():
+            kind, _ = split_optional(hint)
+            if name not in config or OmegaConf.is_missing(config, name) or config[name] is None:
+                continue
+            if is_dataclass(kind) and isinstance(config[name], DictConfig):
+                conform(config[name], typing.cast(type, kind))
+            else:
+                _conform_value(config, name, kind, limits(schema)[name])
+    return config
+
+
+def _conform_value(config: DictConfig, name: str, kind: Any, limit: dict[str, Any]) -> None:
+    value = config[name]
+    if kind is float and isinstance(value, int):
+        config[name] = float(value)
+    elif isinstance(value, bool) and "on" in (limit.get("choices") or ()):
+        config[name] = "on" if value else "off"
+    elif limit.get("path") and isinstance(value, str) and value.startswith("~"):
+        config[name] = os.path.expanduser(value)

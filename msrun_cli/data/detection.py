@@ -1,0 +1,126 @@
+"""Records -> MindSpore datasets of detection batches (their columns: data/records.py)."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+
+from msrun_cli.common.errors import DataError
+from msrun_cli.data.pipeline import Batches, LoaderOptions
+from msrun_cli.data.records import Split
+from msrun_cli.data.rows import BatchRows
+from msrun_cli.data.samples import EvalSamples, TrainSamples
+from msrun_cli.transforms.chain import Chain
+
+TRAIN_COLUMNS = ["images", "targets"]
+EVAL_COLUMNS = ["images", "index", "geometry"]
+
+# The loss costs time and memory for each of the M rows of a picture, full or not. Up to here the true bound is cheap.
+_CHEAP_BOXES = 200
+# Beyond it, M fits all but this part of the pictures that random merging gives (of the densest ones boxes are cut,
+# counted and said).
+_RARE = 1e-4
+
+
+def train_pipeline(
+    split: Split,
+    transforms: Chain,
+    *,
+    image_size: int,
+    batch_size: int,
+    max_boxes: int,
+    seed: int,
+    loader: LoaderOptions,
+    first_epoch: int = 0,
+    first_step: int = 0,
+    shard: tuple[int, int] = (0, 1),
+) -> Batches:
+    """Endless epochs of shuffled batches `images`, `targets`; what does not fill a batch on every rank is left out.
+
+    batch_size: images per rank
+    first_epoch, first_step: go on from this batch of this epoch as if the earlier ones had been read. The first epoch
+        is then `first_step` batches shorter than get_dataset_size() says (sink mode only starts at multiples of its
+        sink size: use first_step 0 there).
+    shard: (rank, number of ranks); rank r of n takes the positions r::n, so n x B gives the batches of 1 x nB
+    Every iterator continues with the next epochs: see Batches.
+    """
+    rank, ranks = shard
+    count = len(split.records)
+    steps = count // (batch_size * ranks)
+    if steps == 0:
+        raise DataError(_too_few(split, batch_size, ranks))
+    if not 0 <= first_step < steps:
+        raise ValueError(f"first_step={first_step} is not inside an epoch of {steps} steps")
+
+    def indices_of(row: int) -> np.ndarray:
+        epoch, step = divmod(row, steps)
+        first = epoch * count + step * batch_size * ranks
+        return np.arange(first + rank, first + batch_size * ranks, ranks)
+
+    # Before workers are forked: a child with OpenCV's thread pool of its parent can hang.
+    cv2.setNumThreads(0)
+    samples = TrainSamples(split.records, transforms, image_size=image_size, max_boxes=max_boxes, seed=seed)
+    return Batches(
+        BatchRows(samples, indices_of, steps),
+        TRAIN_COLUMNS,
+        loader,
+        batch_size=batch_size,
+        first_epoch=first_epoch,
+        first_step=first_step,
+        after_batch=samples.cuts.say,
+    )
+
+
+def eval_pipeline(
+    split: Split,
+    transforms: Chain,
+    *,
+    image_size: int,
+    batch_size: int,
+    loader: LoaderOptions,
+    shard: tuple[int, int] = (0, 1),
+) -> Batches:
+    """One pass in order over every record of this rank (r::n), as `images`, `index`, `geometry`; the last batch may be
+    smaller. No record is read twice, so ranks may get one record more or less than others."""
+    rank, ranks = shard
+    indices = np.arange(len(split.records))[rank::ranks]
+    if not len(indices):
+        raise DataError(f"the {split.name} split has no images for rank {rank} of {ranks}: nothing to evaluate.")
+    cv2.setNumThreads(0)
+    samples = EvalSamples(split.records, transforms, image_size=image_size)
+    rows = BatchRows(
+        samples,
+        lambda row: indices[row * batch_size : (row + 1) * batch_size],
+        -(-len(indices) // batch_size),
+    )
+    return Batches(rows, EVAL_COLUMNS, loader, batch_size=batch_size)
+
+
+def max_boxes_of(split: Split, transforms: Chain) -> int:
+    """M: how many target rows a picture needs, a multiple of 8, at least 8.
+
+    The true bound is the largest number of boxes of a record times the pictures that the chain merges. Where that is
+    more than 200 rows, a mosaic of the densest pictures only is as good as never drawn: then the number that 9999 of
+    10000 random merges stay within, from the distribution of the sum of independent draws. The pipeline counts and says
+    what is cut.
+    """
+    counts = np.array([np.count_nonzero(~record.iscrowd) for record in split.records] or [0])
+    most = int(counts.max()) * transforms.merges
+    if most > _CHEAP_BOXES and transforms.merges > 1:
+        one = np.bincount(counts) / len(counts)
+        merged = one
+        for _ in range(transforms.merges - 1):
+            merged = np.convolve(merged, one)
+        fitting = int(np.searchsorted(np.cumsum(merged), 1 - _RARE))
+        # A picture that is not merged (probability < 1) must always fit.
+        most = min(most, max(fitting, int(counts.max())))
+    return max(8, -(-most // 8) * 8)
+
+
+def _too_few(split: Split, batch_size: int, ranks: int) -> str:
+    count = len(split.records)
+    if count == 0:
+        return f"the {split.name} split has no images: set dataset.train.annotations and dataset.train.images."
+    needed = f"batch_size={batch_size}" + (f" on {ranks} ranks" if ranks > 1 else "")
+    allowed = f"set batch_size to at most {count // ranks}" if count >= ranks else f"use at most {count} ranks"
+    return f"the {split.name} split has {count} images, fewer than one batch ({needed}): {allowed}."

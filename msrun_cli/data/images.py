@@ -1,0 +1,136 @@
+"""Read image files and their sizes; whatever is wrong with a file is said with its name."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from msrun_cli.common.errors import DataError
+
+SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
+
+# Start-of-frame markers of JPEG: C0..CF without DHT, JPG and DAC.
+_JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_JPEG_SCAN = 0xDA
+
+
+def read_rgb(path: str, width: int, height: int) -> np.ndarray:
+    """uint8 (height, width, 3) RGB, the right way up.
+
+    Raises DataError when the file is missing, truncated, no image, or has another size than `width` x `height` (the
+    boxes would then lie elsewhere). A picture whose annotations ignore its EXIF orientation is read without it.
+    """
+    content = _read(path)
+    _check_complete(path, content)
+    image = _decode(path, content, cv2.IMREAD_COLOR)
+    if image.shape[:2] != (height, width):
+        found = f"{image.shape[1]}x{image.shape[0]}"
+        image = _decode(path, content, cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
+        if image.shape[:2] != (height, width):
+            raise DataError(
+                f"{path} has {found} pixels, but its annotations are for {width}x{height}. "
+                "Correct width and height in the annotation file, or give the image that was annotated."
+            )
+    return cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
+
+
+def image_size(path: str) -> tuple[int, int]:
+    """(width, height) of the picture the right way up. PNG and JPEG are read by their headers, others are decoded."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(1 << 16)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}.") from error
+    size = _png_size(head) or _jpeg_size(head)
+    if size is None:
+        height, width = _decode(path, _read(path), cv2.IMREAD_COLOR).shape[:2]
+        size = (width, height)
+    return size
+
+
+def _read(path: str) -> bytes:
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}.") from error
+    if not content:
+        raise DataError(f"{path} is an empty file. Remove it or put the image back.")
+    return content
+
+
+def _decode(path: str, content: bytes, flags: int) -> np.ndarray:
+    try:
+        image = cv2.imdecode(np.frombuffer(content, np.uint8), flags)
+    except cv2.error as error:  # for instance a picture beyond OpenCV's size limit
+        raise DataError(f"{path} cannot be decoded: {error.err}.") from error
+    if image is None:
+        raise DataError(f"{path} is not an image that OpenCV can read (damaged, or an unknown format).")
+    return image
+
+
+def _check_complete(path: str, content: bytes) -> None:
+    """OpenCV fills the missing part of a truncated file with grey and says nothing, so look for the end marker."""
+    if content.startswith(b"\xff\xd8"):
+        # The end marker must come after the first scan: an embedded preview has one of its own before.
+        scan = next((offset for marker, offset in _jpeg_segments(content) if marker == _JPEG_SCAN), 0)
+        complete = content.rfind(b"\xff\xd9") > scan > 0
+    elif content.startswith(b"\x89PNG"):
+        complete = content.rfind(b"IEND") > 0
+    else:
+        complete = True
+    if not complete:
+        raise DataError(f"{path} is truncated ({len(content)} bytes, no end of image). Copy it again or remove it.")
+
+
+def _png_size(head: bytes) -> tuple[int, int] | None:
+    if len(head) < 24 or not head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return None
+    width, height = struct.unpack(">II", head[16:24])
+    return width, height
+
+
+def _jpeg_size(head: bytes) -> tuple[int, int] | None:
+    """None too when the frame header lies beyond `head` (a large embedded preview)."""
+    if not head.startswith(b"\xff\xd8"):
+        return None
+    turned = False
+    for marker, offset in _jpeg_segments(head):
+        if marker == 0xE1 and head[offset + 4 : offset + 10] == b"Exif\0\0":
+            turned = _exif_orientation(head[offset + 10 :]) >= 5
+        elif marker in _JPEG_FRAMES and offset + 9 <= len(head):
+            height, width = struct.unpack(">HH", head[offset + 5 : offset + 9])
+            return (height, width) if turned else (width, height)
+    return None
+
+
+def _jpeg_segments(content: bytes) -> Iterator[tuple[int, int]]:
+    """(marker, offset of its FF byte) up to the first scan."""
+    offset = 2
+    while offset + 4 <= len(content) and content[offset] == 0xFF:
+        marker = content[offset + 1]
+        if marker == 0xFF:  # fill byte
+            offset += 1
+            continue
+        yield marker, offset
+        if marker == _JPEG_SCAN:
+            return
+        offset += 2 + int.from_bytes(content[offset + 2 : offset + 4], "big")
+
+
+def _exif_orientation(tiff: bytes) -> int:
+    """1..8 (5..8: width and height change places); 1 when there is none."""
+    order = "<" if tiff.startswith(b"II") else ">"
+    try:
+        (start,) = struct.unpack_from(order + "I", tiff, 4)
+        (count,) = struct.unpack_from(order + "H", tiff, start)
+        for index in range(count):
+            tag, _, _, value = struct.unpack_from(order + "HHIH", tiff, start + 2 + 12 * index)
+            if tag == 0x0112:
+                return value
+    except struct.error:
+        pass
+    return 1

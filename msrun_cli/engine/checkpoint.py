@@ -1,0 +1,54 @@
+"""Checkpoint files: MindSpore's own format, written atomically."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Parameter, nn
+
+from msrun_cli.common.errors import CheckpointError
+from msrun_cli.common.files import atomic_path, write_json
+
+AVERAGE_PREFIX = "ema."
+
+
+def save_checkpoint(path: Path, parameters: Iterable[Parameter]) -> None:
+    """Write the parameters under their names.
+
+    Raises:
+        CheckpointError: the file cannot be written; an older file of the same name is intact.
+    """
+    entries = [{"name": parameter.name, "data": parameter} for parameter in parameters]
+    try:
+        with atomic_path(path) as temporary:
+            ms.save_checkpoint(entries, str(temporary))
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or str(error).strip().split("\n", 1)[0]
+        raise CheckpointError(
+            f"{path} cannot be written ({reason}). Free space or set output_dir to a folder that you own; "
+            "older checkpoints are intact."
+        ) from error
+
+
+def save_state(folder: Path, state: Mapping[str, Any]) -> None:
+    """state.json beside the checkpoints: epoch, step, metrics, best."""
+    write_json(folder / "state.json", dict(state))
+
+
+def training_parameters(step: nn.Cell, network: nn.Cell, average_network: nn.Cell) -> list[Parameter]:
+    """All that a checkpoint of training holds, each once: weights, their average, optimizer and scale state."""
+    found: dict[str, Parameter] = {}
+    for cell in (network, average_network, step):
+        for parameter in cell.get_parameters():
+            found.setdefault(parameter.name, parameter)
+    return list(found.values())
+
+
+def inference_arrays(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The weights to evaluate or to start from: the average where the file has one, else the plain weights."""
+    averages = {name[len(AVERAGE_PREFIX) :]: array for name, array in arrays.items() if name.startswith(AVERAGE_PREFIX)}
+    return averages or dict(arrays)

@@ -1,0 +1,159 @@
+"""The train step: one cell with one order.
+
+forward -> scale -> gradient (one forward, never two) -> all-reduce -> finite? -> accumulate -> clip -> update -> EMA.
+The gradients are unscaled and clipped by one factor inside the update, so memory is passed once; the norm that is
+clipped and reported is that of the unscaled gradients.
+"""
+
+from __future__ import annotations
+
+import mindspore as ms
+from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
+
+_square_sum = ops.MultitypeFuncGraph("square_sum")
+_add_to = ops.MultitypeFuncGraph("add_to")
+_clear = ops.MultitypeFuncGraph("clear")
+
+
+@_square_sum.register("Tensor")
+def _square_sum_of(gradient):
+    return ops.square(gradient.astype(ms.float32)).sum()
+
+
+@_add_to.register("Tensor", "Tensor", "Tensor")
+def _add_scaled(factor, total, gradient):
+    return ops.assign_add(total, gradient.astype(ms.float32) * factor)
+
+
+@_clear.register("Tensor")
+def _set_zero(total):
+    return ops.assign(total, ops.zeros_like(total))
+
+
+class ScaledLoss(nn.Cell):
+    """construct(images, targets, scale) -> (loss * scale, (loss, terms))."""
+
+    def __init__(self, network: nn.Cell, loss: nn.Cell) -> None:
+        super().__init__(auto_prefix=False)
+        self.network = network
+        self.loss = loss
+
+    def construct(self, images, targets, scale):
+        loss, terms = self.loss(self.network(images), targets)
+        return loss * scale, (loss, terms)
+
+
+class TrainStep(nn.Cell):
+    """construct(images, targets) -> (loss, terms, grad_norm, scale, overflows, lr).
+
+    loss float32 (), terms float32 (T,), grad_norm: global norm before clipping of the (accumulated) gradient,
+    0 when the step
+    only accumulated; scale: loss scale used; overflows: int32 () number of skipped steps so far;
+    lr: learning rate of the weights.
+    When a gradient is not finite, the step is skipped: parameters, optimizer state, average and schedule stay
+    as they were.
+
+    Args:
+        network, loss: `loss(network(images), targets)` gives (loss, terms).
+        optimizer: called as in `optim.sgd.SGD`.
+        schedule: called as in `optim.schedule.WarmupDecay`.
+        loss_scale: from `engine.loss_scale`.
+        average: from `optim.ema`.
+        clip_norm: largest global norm of the gradient; None = no clipping.
+        accumulate: number of batches whose mean gradient makes one update.
+    """
+
+    def __init__(
+        self,
+        network: nn.Cell,
+        loss: nn.Cell,
+        optimizer: nn.Cell,
+        schedule: nn.Cell,
+        loss_scale: nn.Cell,
+        average: nn.Cell,
+        clip_norm: float | None = None,
+        accumulate: int = 1,
+    ) -> None:
+        super().__init__(auto_prefix=False)
+        self.optimizer, self.schedule, self.loss_scale, self.average = optimizer, schedule, loss_scale, average
+        self.weights: ParameterTuple = optimizer.parameters
+        self.gradient = ms.value_and_grad(ScaledLoss(network, loss), None, self.weights, has_aux=True)
+        self.clip_norm = clip_norm
+        self.accumulate = accumulate
+        self.updates = Parameter(Tensor(0, ms.int32), name="step.updates", requires_grad=False)
+        self.overflows = Parameter(Tensor(0, ms.int32), name="step.overflows", requires_grad=False)
+        if accumulate > 1:
+            self.collected = Parameter(Tensor(0, ms.int32), name="step.collected", requires_grad=False)
+            self.totals = self.weights.clone(prefix="accumulated", init="zeros")
+            for total in self.totals:
+                total.requires_grad = False
+        self.reducer = _make_reducer(self.weights)
+        self.on_ascend = ms.get_context("device_target") == "Ascend"
+        self.map = ops.HyperMap()
+        self.one = Tensor(1.0, ms.float32)
+        self.zero_norm = Tensor(0.0, ms.float32)
+
+    def construct(self, images, targets):
+        scale = self.loss_scale.scale + 0.0  # the value before this step adjusts it
+        rates = self.schedule(self.updates)
+        (_, (loss, terms)), gradients = self.gradient(images, targets, scale)
+        gradients = self.reducer(gradients)
+        norm = self._norm(gradients) / scale
+        finite = self._finite(gradients, norm)
+        finite = ops.depend(finite, self.loss_scale(finite))
+        if finite:
+            if self.accumulate == 1:
+                self._update(gradients, 1.0 / scale, norm, rates)
+            else:
+                norm = self._collect(gradients, scale, rates)
+        else:
+            ops.assign_add(self.overflows, Tensor(1, ms.int32))
+        return loss, terms, norm, scale, self.overflows + 0, rates[0]
+
+    def _norm(self, gradients):
+        return ops.sqrt(ops.addn(self.map(_square_sum, gradients)))
+
+    def _finite(self, gradients, norm):
+        """A norm of NaN or Inf betrays any such gradient; older NPUs saturate instead, so there the device is asked."""
+        finite = ops.isfinite(norm)
+        if self.on_ascend:
+            finite = ops.logical_and(finite, ms.amp.all_finite(gradients))
+        return finite
+
+    def _collect(self, gradients, scale, rates):
+        """Add this batch to the running mean; every `accumulate` batches update and start again."""
+        added = self.map(ops.partial(_add_to, 1.0 / (scale * self.accumulate)), self.totals, gradients)
+        count = ops.depend(self.collected + 1, added)
+        norm = self.zero_norm
+        if count == self.accumulate:
+            norm = self._norm(self.totals)
+            self._update(self.totals, self.one, norm, rates)
+            self.map(_clear, self.totals)
+            ops.assign(self.collected, Tensor(0, ms.int32))
+        else:
+            ops.assign(self.collected, count)
+        return norm
+
+    def _update(self, gradients, factor, norm, rates):
+        """gradients * factor are the unscaled gradients, `norm` their global norm."""
+        if self.clip_norm is not None:
+            factor = factor * ops.minimum(self.clip_norm / (norm + 1e-6), self.one)
+        updated = self.optimizer(gradients, factor, rates[0], rates[1], rates[2])
+        count = ops.depend(self.updates + 1, updated)
+        counted = ops.assign(self.updates, count)
+        return self.average(ops.depend(count, counted))
+
+
+class NoReduction(nn.Cell):
+    """Stands in for the all-reduce on a single device."""
+
+    def construct(self, gradients):
+        return gradients
+
+
+def _make_reducer(weights: ParameterTuple) -> nn.Cell:
+    """Mean of the gradients over all ranks of a data-parallel job."""
+    mode = ms.get_auto_parallel_context("parallel_mode")
+    if mode not in ("data_parallel", "hybrid_parallel"):
+        return NoReduction()
+    return nn.DistributedGradReducer(weights, mean=True, degree=ms.get_auto_parallel_context("device_num"))

@@ -1,0 +1,47 @@
+"""Exponential moving average of the weights, kept in the parameters of a second network that is used for evaluation."""
+
+from __future__ import annotations
+
+from mindspore import ParameterTuple, nn, ops
+
+_average = ops.MultitypeFuncGraph("ema_average")
+
+
+@_average.register("Tensor", "Tensor", "Tensor")
+def _assign(share, average, value):
+    return ops.assign(average, ops.lerp(average, value, share))
+
+
+class ExponentialMovingAverage(nn.Cell):
+    """average += (1 - d) * (value - average) with d = decay * (1 - exp(-updates / tau)), BatchNorm statistics included.
+
+    The ramp lets the average follow quickly in the first `tau` updates (YOLOv5).
+
+    Args:
+        network: the network that is trained.
+        average_network: one of the same structure; its parameters become the average and start as a copy.
+        decay: share of the old average in the long run, 0..1.
+        tau: updates after which the ramp has reached 63 % of `decay`.
+    """
+
+    def __init__(self, network: nn.Cell, average_network: nn.Cell, decay: float, tau: float) -> None:
+        super().__init__(auto_prefix=False)
+        self.decay, self.tau = decay, tau
+        self.values = ParameterTuple(network.get_parameters())
+        self.averages = ParameterTuple(average_network.get_parameters())
+        for average, value in zip(self.averages, self.values, strict=True):
+            average.set_data(value.value().copy())
+            average.requires_grad = False
+        self.map = ops.HyperMap()
+
+    def construct(self, updates):
+        """`updates`: int32 () number of updates including this one."""
+        ramp = 1.0 - ops.exp(-updates.astype("float32") / self.tau)
+        return self.map(ops.partial(_average, 1.0 - self.decay * ramp), self.averages, self.values)
+
+
+class NoAverage(nn.Cell):
+    """Stands in when the average is off: does nothing."""
+
+    def construct(self, updates):
+        return True

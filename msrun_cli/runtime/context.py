@@ -1,0 +1,130 @@
+"""The device and MindSpore's global settings, chosen once per process."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import mindspore as ms
+
+from msrun_cli.common.errors import ConfigError, DeviceError
+from msrun_cli.runtime.process import onednn_sentence
+
+TARGETS = {"cpu": "CPU", "ascend": "Ascend", "gpu": "GPU"}
+
+log = logging.getLogger("msrun")
+
+
+@dataclass(frozen=True)
+class Device:
+    """What the process runs on.
+
+    target: "CPU", "Ascend" or "GPU", as MindSpore names it.
+    graph: graph mode (else PyNative).
+    sink: whether the dataset is sunk to the device; sink_size: steps per sink, -1 = a whole epoch.
+    """
+
+    target: str
+    graph: bool
+    sink: bool
+    sink_size: int
+
+
+def start_device(
+    *,
+    target: str,
+    mode: str,
+    jit_level: str | None,
+    deterministic: bool,
+    save_graphs: bool,
+    sink: str,
+    sink_size: int,
+    amp_level: str,
+    amp_dtype: str,
+    seed: int,
+    compiler_dir: Path,
+) -> Device:
+    """Set MindSpore's context; every wish that the device cannot honour or that does not pay is one line in the log.
+
+    compiler_dir: where graphs and other droppings of the compiler go, never the working directory.
+
+    Raises:
+        DeviceError: the target is not there.
+        ConfigError: a combination that only shows once the device is known.
+    """
+    name = TARGETS[target] if target != "auto" else _find_target()
+    _redirect_droppings(compiler_dir)
+    try:
+        ms.set_device(name)
+    except (RuntimeError, ValueError) as error:
+        raise DeviceError(_unusable(name, error)) from error
+    graph = mode == "graph"
+    if amp_dtype == "bfloat16" and amp_level != "O0" and name == "CPU" and graph:
+        raise ConfigError(
+            f"amp.dtype=bfloat16 with amp.level={amp_level}: MindSpore has no bfloat16 kernels for graph mode on a CPU "
+            "(device=auto found a CPU). Use amp.dtype=float16."
+        )
+    ms.set_context(mode=ms.GRAPH_MODE if graph else ms.PYNATIVE_MODE)
+    if graph and jit_level is not None:
+        ms.set_context(jit_config={"jit_level": jit_level})
+    if deterministic:
+        ms.set_context(deterministic="ON")
+    if save_graphs and graph:
+        ms.set_context(save_graphs=2, save_graphs_path=str(compiler_dir))
+    ms.set_seed(seed)
+    log.info("device %s, %s mode, MindSpore %s", name, mode, ms.__version__)
+    for line in _remarks(name, graph, jit_level, save_graphs, sink, amp_level):
+        log.warning("%s", line)
+    if name == "CPU":
+        log.info("%s", onednn_sentence())
+    return Device(name, graph, sink=sink != "off" and name != "CPU" and graph, sink_size=sink_size)
+
+
+def _remarks(name: str, graph: bool, jit_level: str | None, save_graphs: bool, sink: str, amp_level: str) -> list[str]:
+    remarks = []
+    if sink == "on" and name == "CPU":
+        remarks.append("device.sink=on: MindSpore does not sink data on a CPU; batches are fed one by one instead")
+    elif sink == "on" and not graph:
+        remarks.append("device.sink=on needs graph mode; with device.mode=pynative batches are fed one by one instead")
+    if not graph:
+        if jit_level is not None:
+            remarks.append(f"device.jit_level={jit_level} has no effect with device.mode=pynative")
+        if save_graphs:
+            remarks.append("device.save_graphs=true has no effect with device.mode=pynative: there is no graph to save")
+        if name == "CPU":
+            remarks.append("device.mode=pynative is several times slower than graph mode on a CPU")
+    if amp_level != "O0" and name == "CPU":
+        remarks.append(f"amp={amp_level} on a CPU is exact to its level but not faster than O0")
+    return remarks
+
+
+def _find_target() -> str:
+    """Ascend where the installed MindSpore can use one, else CPU."""
+    ascend = getattr(getattr(ms, "device_context", None), "ascend", None)
+    try:
+        if ascend is not None and ascend.is_available():
+            return "Ascend"
+    except RuntimeError as error:  # a broken driver or CANN: say it, since the user may expect the NPU
+        log.warning("device=auto: an Ascend device cannot be used (%s); falling back to the CPU", _first_line(error))
+    return "CPU"
+
+
+def _redirect_droppings(folder: Path) -> None:
+    """Dumps of failed graphs (rank_0/), compiled kernels (kernel_meta/); a user's own setting wins."""
+    for variable in ("MS_OM_PATH", "MS_COMPILER_CACHE_PATH"):
+        os.environ.setdefault(variable, str(folder))
+
+
+def _unusable(name: str, error: Exception) -> str:
+    chosen = next(key for key, value in TARGETS.items() if value == name)
+    return (
+        f"device={chosen}: MindSpore {ms.__version__} cannot use {name} on this machine ({_first_line(error)}). "
+        "Use device=cpu or device=auto here, or install the driver, CANN and the MindSpore version that belong "
+        "together."
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n", 1)[0]

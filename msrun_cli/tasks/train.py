@@ -1,0 +1,91 @@
+"""The training recipe."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from mindspore.train import Model
+
+from msrun_cli import build
+from msrun_cli.common.errors import Interrupted
+from msrun_cli.config.schema import TrainConfig
+from msrun_cli.engine.callbacks.state import TrainState
+from msrun_cli.reporting.plots import plot_curves
+from msrun_cli.runtime.log import console
+from msrun_cli.tasks.run import start_run
+
+log = logging.getLogger("msrun")
+
+
+def train(cfg: TrainConfig) -> float:
+    """Train, evaluate and leave a run folder; returns the objective (the best monitored metric)."""
+    run = start_run(cfg)
+    device = build.build_device(cfg, run)
+
+    # data
+    data = build.build_data(cfg.dataset)
+    for note in data.notes:
+        log.info("%s", note)
+    batches = build.build_train_batches(cfg, data)
+    steps_per_epoch = batches.get_dataset_size()
+    report = build.build_report(cfg, data, run)
+    first = next(build.build_train_batches(cfg, data).create_dict_iterator(num_epochs=1, output_numpy=True))
+    log.info("first training batch: %s", report.first_batch(first))
+
+    # network
+    network = build.build_network(cfg, data)
+    size = sum(parameter.size for parameter in network.trainable_params())
+    log.info("%s with %d classes: %s parameters", cfg.model.name, len(data.class_names), f"{size:,}".replace(",", " "))
+    if cfg.weights is not None:
+        log.info("weights %s: %s", cfg.weights, build.load_weights(network, cfg.weights, strict=False))
+
+    # train step: loss, precision, loss scale, optimizer, schedule, average
+    training = build.build_training(cfg, data, network, steps_per_epoch)
+    evaluate = build.build_evaluation(cfg, data, data.val, training.average_network)
+
+    # run
+    state = TrainState(cfg.epochs, steps_per_epoch, cfg.batch_size)
+    callbacks = build.build_callbacks(cfg, run, state, training, evaluate, device)
+    log.info(
+        "training: %d epochs of %d steps, batch %d, %d px, amp %s, loss scale %s; run folder %s",
+        cfg.epochs, steps_per_epoch, cfg.batch_size, cfg.image_size, cfg.amp.level, cfg.loss_scale.type, run.root,
+    )  # fmt: skip
+    started = time.perf_counter()
+    try:
+        with callbacks.early_stop:
+            Model(training.step).train(
+                cfg.epochs, batches, callbacks.in_order, dataset_sink_mode=device.sink, sink_size=device.sink_size
+            )
+    finally:
+        for sink in callbacks.sinks:
+            sink.close()
+    seconds = time.perf_counter() - started
+
+    # result
+    curves = plot_curves(run.metrics_csv, run.plots)
+    if state.signal is not None:
+        raise Interrupted(f"stopped by {state.stop_reason} at step {state.step}; saved {run.checkpoints / 'last.ckpt'}")
+    result = callbacks.evaluation.result
+    picture = report.predictions(data.val, result)
+    console.print(report.table(result))
+    run.write_result(_summary(state, callbacks.recorder, seconds))
+    log.info("trained in %.0f s%s", seconds, f", stopped by {state.stop_reason}" if state.stop_reason else "")
+    log.info("curves: %s", ", ".join(str(path) for path in curves))
+    log.info("predictions: %s", picture)
+    return float(state.best or 0.0)
+
+
+def _summary(state: TrainState, recorder: Any, seconds: float) -> dict[str, Any]:
+    speeds = sorted(recorder.images_per_s)
+    return {
+        "objective": state.best,
+        **state.metrics,
+        "best_epoch": state.best_epoch,
+        "images_per_s": speeds[len(speeds) // 2] if speeds else None,
+        "compile_s": recorder.compile_s,
+        "train_s": seconds,
+        "epochs": state.epoch,
+        "steps": state.step,
+    }

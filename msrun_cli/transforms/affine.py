@@ -1,0 +1,96 @@
+"""Random rotation, scale, shear, perspective and shift in one warp."""
+
+from __future__ import annotations
+
+import math
+
+import cv2
+import numpy as np
+
+from msrun_cli.transforms.boxes import clip_boxes
+from msrun_cli.transforms.letterbox import letterbox
+from msrun_cli.transforms.sample import Context, Sample
+
+# A warped box is dropped when it is shorter than this on a side (pixels), when less than this part of its area is left
+# in view, or when one side is this many times the other: what is left of such an object cannot be recognised.
+MIN_SIDE_PX = 2.0
+MIN_AREA_LEFT = 0.1
+MAX_ASPECT = 100.0
+
+
+class RandomAffine:
+    """Warp about the middle of the picture, then cut the view (S, S) out.
+
+    degrees: rotation in [-degrees, degrees]
+    translate: shift in [-translate, translate] of the view's side
+    scale: factor in [1 - scale, 1 + scale]
+    shear: degrees, in [-shear, shear] along each axis
+    perspective: 0..0.001, in [-perspective, perspective]
+    fill: grey level outside the picture, 0..255
+    """
+
+    def __init__(
+        self,
+        *,
+        degrees: float = 0.0,
+        translate: float = 0.1,
+        scale: float = 0.5,
+        shear: float = 0.0,
+        perspective: float = 0.0,
+        fill: int = 114,
+    ) -> None:
+        self.degrees, self.translate, self.scale = degrees, translate, scale
+        self.shear, self.perspective, self.fill = shear, perspective, fill
+
+    def __call__(self, sample: Sample, context: Context) -> Sample:
+        size = context.image_size
+        if sample.margin == 0 and sample.image.shape[:2] != (size, size):
+            sample = letterbox(sample, size, self.fill)
+        height, width = sample.image.shape[:2]
+        matrix, scale = self._draw(context.rng, width, height, size)
+        image = self._warp(sample.image, matrix, size)
+        warped = clip_boxes(warp_boxes(sample.boxes_xyxy, matrix), size, size)
+        keep = is_recognisable(sample.boxes_xyxy * np.float32(scale), warped)
+        return Sample(image, warped[keep], sample.labels[keep])
+
+    def _draw(self, rng: np.random.Generator, width: int, height: int, size: int) -> tuple[np.ndarray, float]:
+        """A random 3x3 matrix from pixels of the picture to pixels of the view, and its scale factor."""
+        perspective = rng.uniform(-self.perspective, self.perspective, 2)
+        angle = math.radians(rng.uniform(-self.degrees, self.degrees))
+        scale = rng.uniform(1 - self.scale, 1 + self.scale)
+        shear = np.tan(np.radians(rng.uniform(-self.shear, self.shear, 2)))
+        shift = rng.uniform(0.5 - self.translate, 0.5 + self.translate, 2) * size
+        to_middle = np.array([[1, 0, -width / 2], [0, 1, -height / 2], [0, 0, 1]])
+        tilt = np.array([[1, 0, 0], [0, 1, 0], [*perspective, 1]])
+        cos, sin = scale * math.cos(angle), scale * math.sin(angle)
+        turn = np.array([[cos, sin, 0], [-sin, cos, 0], [0, 0, 1]])
+        skew = np.array([[1, shear[0], 0], [shear[1], 1, 0], [0, 0, 1]])
+        to_view = np.array([[1, 0, shift[0]], [0, 1, shift[1]], [0, 0, 1]])
+        return to_view @ skew @ turn @ tilt @ to_middle, scale
+
+    def _warp(self, image: np.ndarray, matrix: np.ndarray, size: int) -> np.ndarray:
+        if image.shape[:2] == (size, size) and np.array_equal(matrix, np.eye(3)):
+            return image
+        fill = (self.fill,) * 3
+        if self.perspective:
+            return cv2.warpPerspective(image, matrix, (size, size), borderValue=fill)
+        return cv2.warpAffine(image, matrix[:2], (size, size), borderValue=fill)
+
+
+def warp_boxes(boxes_xyxy: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """The upright boxes (N, 4) around the four warped corners of each box."""
+    count = len(boxes_xyxy)
+    corners = np.ones((count * 4, 3))
+    corners[:, :2] = boxes_xyxy[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(count * 4, 2)
+    warped = corners @ matrix.T
+    points = (warped[:, :2] / warped[:, 2:]).reshape(count, 4, 2)
+    return np.concatenate([points.min(axis=1), points.max(axis=1)], axis=1).astype(np.float32)
+
+
+def is_recognisable(before_xyxy: np.ndarray, after_xyxy: np.ndarray) -> np.ndarray:
+    """bool (N,). `before_xyxy` must have the scale of `after_xyxy`, so that only what left the view counts as lost."""
+    width_before, height_before = (before_xyxy[:, 2:] - before_xyxy[:, :2]).T
+    width, height = (after_xyxy[:, 2:] - after_xyxy[:, :2]).T
+    area_left = width * height / np.maximum(width_before * height_before, 1e-9)
+    aspect = np.maximum(width / np.maximum(height, 1e-9), height / np.maximum(width, 1e-9))
+    return (width > MIN_SIDE_PX) & (height > MIN_SIDE_PX) & (area_left > MIN_AREA_LEFT) & (aspect < MAX_ASPECT)

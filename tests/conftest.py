@@ -1,0 +1,26 @@
+"""Settings that must stand before MindSpore is imported, and the folder of real data."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+_CACHE = tempfile.TemporaryDirectory(prefix="msrun-test-cache-")
+
+# oneDNN is many times slower with AVX-512 than with AVX2 in the MindSpore wheel, see runtime/context.py.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX2")
+os.environ.setdefault("GLOG_v", "3")
+os.environ["MSRUN_CACHE_DIR"] = _CACHE.name
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Folder with coco128/, bccd/, reference/ ...; the test is skipped where there is none."""
+    default = Path(__file__).resolve().parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("MSRUN_TEST_DATA") or default)
+    if not folder.is_dir():
+        pytest.skip(f"no test data in {folder}: set MSRUN_TEST_DATA to their folder")
+    return folder

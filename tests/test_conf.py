@@ -1,0 +1,68 @@
+"""Every file under conf/ composes and passes the check."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from msrun_cli.config import check, lenient, schema
+from msrun_cli.config.composer import Composer
+from msrun_cli.config.paths import conf_dir
+
+CONF = conf_dir()
+FILES = sorted(str(path.relative_to(CONF).with_suffix("")) for path in CONF.rglob("*.yaml"))
+MUST_BE_SET = {"dataset.root": "DIR", "dataset.data_yaml": "FILE"}
+
+
+def problems(command: str, overrides: list[str]) -> list[str]:
+    composer = Composer(command)
+    plain = composer.compose(overrides)
+    overrides += [f"{key}={value}" for key, value in MUST_BE_SET.items() if key.split(".")[1] in list(plain.dataset)]
+    overrides += ["weights=FILE"] * (command == "eval")
+    composition = lenient.compose(composer, overrides)
+    assert composition.config is not None, composition.problems
+    return composition.problems + check.problems(composition.config, schema.ROOTS[command], composition.origins)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_file_composes_and_passes(file: str) -> None:
+    group, _, option = file.rpartition("/")
+    if not group:
+        assert problems(file, []) == []
+        return
+    used = 0
+    for command in schema.ROOTS:
+        for key in Composer(command).groups:
+            if key.split("@")[0] == group:
+                used += 1
+                assert problems(command, [f"{key}={option}"]) == []
+    assert used, f"no primary configuration chooses from {group}"
+
+
+@pytest.mark.parametrize("amp", ["O0", "O1", "O2", "O3"])
+@pytest.mark.parametrize("loss_scale", ["none", "dynamic"])
+def test_combinations(amp: str, loss_scale: str) -> None:
+    assert problems("train", ["model=yolov5x", f"amp={amp}", f"loss_scale={loss_scale}"]) == []
+
+
+@pytest.mark.parametrize("debug", sorted(path.stem for path in (CONF / "debug").glob("*.yaml")))
+@pytest.mark.parametrize("experiment", sorted(path.stem for path in (CONF / "experiment").glob("*.yaml")))
+def test_debug_presets_fit_every_experiment(debug: str, experiment: str) -> None:
+    assert problems("train", [f"experiment={experiment}", f"debug={debug}"]) == []
+
+
+@pytest.mark.parametrize("path", sorted((CONF / "experiment").glob("*.yaml")), ids=lambda path: path.stem)
+def test_experiments_say_how_and_what_to_expect(path: Path) -> None:
+    header = [line for line in path.read_text().splitlines() if line.startswith("#")]
+    text = "\n".join(header)
+    assert f"experiment={path.stem}" in text
+    assert "Expected" in text
+    assert "Source" in text
+
+
+def test_a_target_is_only_named_once_per_group_option() -> None:
+    """A `_target_` in an experiment would hide which option is used."""
+    for folder in ("experiment", "debug"):
+        for path in (CONF / folder).glob("*.yaml"):
+            assert "_target_" not in path.read_text(), path

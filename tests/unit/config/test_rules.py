@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from msrun_cli.config import rules
+
+
+def nested(**values: Any) -> dict[str, Any]:
+    config: dict[str, Any] = {}
+    for key, value in values.items():
+        node, parts = config, key.split("__")
+        for part in parts[:-1]:
+            node = node.setdefault(part, {})
+        node[parts[-1]] = value
+    return config
+
+
+@pytest.mark.parametrize(
+    ("config", "word"),
+    [
+        (
+            nested(amp__level="O2", amp__dtype="bfloat16", device__target="cpu", device__mode="graph"),
+            "amp.dtype=float16",
+        ),
+        (nested(schedule__warmup_epochs=3.0, epochs=3), "schedule.warmup_epochs=null"),
+        (nested(accumulate=None, nbs=None), "nbs=64"),
+        (nested(checkpoint=None, weights=None), "must be set"),
+        (nested(checkpoint="a", weights="b"), "Remove one"),
+        (nested(device__sink_size=0), "device.sink_size=0"),
+    ],
+)
+def test_violations(config: dict[str, Any], word: str) -> None:
+    (text,) = rules.violations(config)
+    assert word in text
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        nested(amp__level="O0", amp__dtype="bfloat16", device__target="cpu", device__mode="graph"),
+        nested(amp__level="O2", amp__dtype="bfloat16", device__target="cpu", device__mode="pynative"),
+        nested(amp__level="O2", amp__dtype="bfloat16", device__target="auto", device__mode="graph"),
+        nested(schedule__warmup_epochs=3.0, epochs=20),
+        nested(schedule__warmup_epochs=None, epochs=1),
+        nested(schedule__warmup_epochs=0.0, epochs=1),
+        nested(accumulate=None, nbs=64),
+        nested(checkpoint={"every": 1}, weights=None),
+        nested(checkpoint=None, weights="b"),
+    ],
+)
+def test_no_violation(config: dict[str, Any]) -> None:
+    assert rules.violations(config) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "word"),
+    [
+        (nested(loss_scale__type="fixed", amp__level="O0"), "no purpose"),
+        (nested(loss_scale__type="none", amp__level="O2", amp__dtype="float16"), "loss_scale=dynamic"),
+        (nested(device__mode="pynative", device__jit_level="O1"), "no effect"),
+        (nested(device__mode="pynative", device__save_graphs=True), "no effect"),
+        (nested(accumulate=1, nbs=64, batch_size=16), "accumulate=null"),
+        (nested(evaluate_every=0, epochs=20, checkpoint__best=True), "last state"),
+    ],
+)
+def test_remarks(config: dict[str, Any], word: str) -> None:
+    (text,) = rules.remarks(config)
+    assert word in text
+
+
+@pytest.mark.parametrize(("epochs", "expected"), [(1, 0.2), (5, 1.0), (15, 3.0), (300, 3.0)])
+def test_default_warmup(epochs: int, expected: float) -> None:
+    assert rules.default_warmup_epochs(epochs) == pytest.approx(expected)

@@ -1,0 +1,259 @@
+"""Properties of the train step on a small network, in graph mode unless said otherwise."""
+
+import mindspore as ms
+import numpy as np
+import pytest
+from mindspore import Tensor, nn, ops
+
+from msrun_cli.engine.amp import apply_amp
+from msrun_cli.engine.loss_scale import DynamicLossScale, make_loss_scale
+from msrun_cli.engine.train_step import TrainStep
+from msrun_cli.optim.ema import ExponentialMovingAverage, NoAverage
+from msrun_cli.optim.schedule import WarmupDecay
+from msrun_cli.optim.sgd import SGD
+
+
+class SmallNetwork(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, has_bias=True)
+        self.norm = nn.BatchNorm2d(4)
+        self.relu = nn.ReLU()
+        self.dense = nn.Dense(4, 2)
+
+    def construct(self, x):
+        return self.dense(self.relu(self.norm(self.conv(x))).mean(axis=(2, 3)))
+
+
+class NetworkWithoutNorm(nn.Cell):
+    """No batch statistics, so that accumulation equals a larger batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, has_bias=True)
+        self.tanh = nn.Tanh()
+        self.dense = nn.Dense(4, 2)
+
+    def construct(self, x):
+        return self.dense(self.tanh(self.conv(x)).mean(axis=(2, 3)))
+
+
+class SquaredError(nn.Cell):
+    def construct(self, outputs, targets):
+        value = ops.square(outputs.astype("float32") - targets).mean()
+        return value, value.reshape(1)
+
+
+def fixed_weights(network):
+    rng = np.random.default_rng(0)
+    for parameter in network.trainable_params():
+        parameter.set_data(Tensor((rng.standard_normal(parameter.shape) * 0.3).astype(np.float32)))
+    return network
+
+
+def make_step(
+    scale=("none", 1.0, 2.0, 100),
+    clip_norm=None,
+    accumulate=1,
+    ema=False,
+    amp="O0",
+    network_class=SmallNetwork,
+    mode=ms.GRAPH_MODE,
+):
+    ms.set_context(mode=mode)
+    network = fixed_weights(network_class())
+    average_network, average = None, NoAverage()
+    if ema:
+        average_network = network_class()
+        average_network.update_parameters_name("ema.")
+        average = ExponentialMovingAverage(network, average_network, 0.9, 2.0)
+    optimizer = SGD(network.trainable_params(), lr=0.1, momentum=0.9, weight_decay=1e-3)
+    schedule = WarmupDecay(0.1, 0.9, total_updates=20, warmup_updates=2)
+    step = TrainStep(
+        apply_amp(network, amp, "float16"),
+        SquaredError(),
+        optimizer,
+        schedule,
+        make_loss_scale(*scale),
+        average,
+        clip_norm,
+        accumulate,
+    )
+    step.set_train(True)
+    return step, network, average_network
+
+
+def batch(size=8, seed=1):
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((size, 3, 6, 6)).astype(np.float32), rng.standard_normal((size, 2)).astype(np.float32)
+
+
+def run(step, images, targets, count=1):
+    rows = []
+    for _ in range(count):
+        rows.append([output.asnumpy() for output in step(Tensor(images), Tensor(targets))])
+    return rows
+
+
+def snapshot(step, *networks):
+    found = {}
+    for cell in (step, *networks):
+        for parameter in cell.get_parameters():
+            found[parameter.name] = parameter.asnumpy().copy()
+    return found
+
+
+def test_update_does_not_depend_on_the_loss_scale():
+    states = []
+    for scale in (("none", 1.0, 2.0, 100), ("fixed", 1024.0, 2.0, 100), ("dynamic", 4096.0, 2.0, 2)):
+        step, network, average_network = make_step(scale, clip_norm=0.5, ema=True)
+        run(step, *batch(), count=5)
+        states.append((snapshot(network), snapshot(average_network)))
+    for network_state, average_state in states[1:]:
+        for name, value in states[0][0].items():
+            np.testing.assert_allclose(network_state[name], value, rtol=1e-6, atol=1e-7, err_msg=name)
+        for name, value in states[0][1].items():
+            np.testing.assert_allclose(average_state[name], value, rtol=1e-6, atol=1e-7, err_msg=name)
+
+
+@pytest.mark.parametrize("mode", [ms.GRAPH_MODE, ms.PYNATIVE_MODE])
+def test_overflow_leaves_everything_as_it_was_and_halves_the_scale(mode):
+    step, network, average_network = make_step(("dynamic", 1024.0, 2.0, 100), ema=True, mode=mode)
+    images, targets = batch()
+    run(step, images, targets)
+    before = snapshot(step, network, average_network)
+    row = run(step, images, np.full_like(targets, np.inf))[0]
+    after = snapshot(step, network, average_network)
+    changed = {name for name in before if not np.array_equal(before[name], after[name])}
+    # the statistics of BatchNorm move in the forward pass, before the overflow is known
+    allowed = {
+        "loss_scale.scale",
+        "loss_scale.good_steps",
+        "step.overflows",
+        "norm.moving_mean",
+        "norm.moving_variance",
+    }
+    assert changed <= allowed
+    assert after["loss_scale.scale"] == 512.0
+    assert row[4] == 1  # skipped so far
+    assert run(step, images, targets)[0][4] == 1
+    assert not np.array_equal(snapshot(network)["conv.weight"], after["conv.weight"])
+
+
+def test_accumulated_batches_equal_one_large_batch():
+    images, targets = batch(16)
+    large, large_network, _ = make_step(clip_norm=0.5, network_class=NetworkWithoutNorm, ema=False)
+    small, small_network, _ = make_step(clip_norm=0.5, network_class=NetworkWithoutNorm, accumulate=4)
+    for _ in range(3):
+        large_norm = run(large, images, targets)[0][2]
+        norms = [run(small, images[i : i + 4], targets[i : i + 4])[0][2] for i in range(0, 16, 4)]
+        np.testing.assert_allclose(norms[-1], large_norm, rtol=1e-5)
+        assert norms[:3] == [0.0, 0.0, 0.0]
+    expected = snapshot(large_network)
+    for name, value in snapshot(small_network).items():
+        np.testing.assert_allclose(value, expected[name], rtol=1e-5, atol=1e-6, err_msg=name)
+    assert small.updates.asnumpy() == large.updates.asnumpy() == 3
+
+
+def test_reported_norm_is_unscaled_and_before_clipping():
+    images, targets = batch()
+    plain = run(make_step()[0], images, targets)[0][2]
+    clipped = run(make_step(("fixed", 256.0, 2.0, 100), clip_norm=1e-3)[0], images, targets)[0][2]
+    np.testing.assert_allclose(clipped, plain, rtol=1e-6)
+    assert plain > 1e-3
+
+
+def test_clipping_limits_the_update():
+    images, targets = batch()
+    step, network, _ = make_step(clip_norm=1e-3, network_class=NetworkWithoutNorm)
+    run(step, images, targets)
+    velocity = np.sqrt(
+        sum(
+            float(np.square(v.asnumpy()).sum())
+            for v, p in zip(step.optimizer.velocities, step.optimizer.parameters, strict=True)
+            if p.name.endswith("bias")
+        )
+    )
+    assert velocity <= 1.001e-3
+
+
+def test_dynamic_scale_grows_after_its_window_and_recovers():
+    scale = DynamicLossScale(8.0, 2.0, window=2)
+    seen = []
+    for finite in (True, True, True, False, True, True):
+        scale(Tensor(finite))
+        seen.append(float(scale.scale.asnumpy()))
+    assert seen == [8.0, 16.0, 16.0, 8.0, 8.0, 16.0]
+
+
+def test_dynamic_scale_keeps_within_its_limits():
+    low, high = DynamicLossScale(1.0, 2.0, 1), DynamicLossScale(2.0**24, 2.0, 1)
+    low(Tensor(False))
+    high(Tensor(True))
+    assert float(low.scale.asnumpy()) == 1.0
+    assert float(high.scale.asnumpy()) == 2.0**24
+
+
+class Probe(nn.Cell):
+    """Hands back what a cell computed, so that a test sees its dtype."""
+
+    def __init__(self, cell):
+        super().__init__(auto_prefix=False)
+        self.cell = cell
+        self.dtypes = []
+
+    def construct(self, x):
+        out = self.cell(x)
+        self.dtypes.append((x.dtype, out.dtype))
+        return out
+
+
+HALF, FULL = ms.float16, ms.float32
+
+
+@pytest.mark.parametrize(
+    ("level", "conv", "relu_input", "norm_output"),
+    [
+        ("O0", FULL, FULL, FULL),
+        ("O1", FULL, FULL, FULL),  # the convolution computes in half and gives float32 back
+        ("O2", HALF, HALF, HALF),  # BatchNorm computes in float32 between half-precision neighbours
+        ("O3", HALF, HALF, HALF),
+    ],
+)
+def test_dtypes_inside_the_network_are_what_the_level_says(level, conv, relu_input, norm_output):
+    ms.set_context(mode=ms.PYNATIVE_MODE)
+    network = fixed_weights(SmallNetwork())
+    amp_network = apply_amp(network, level, "float16")
+    probes = {}
+    for name in ("conv", "norm", "relu"):
+        probes[name] = Probe(network._cells[name])
+        network._cells[name] = probes[name]
+    out = amp_network(Tensor(batch()[0]))
+    assert out.dtype == FULL
+    assert probes["conv"].dtypes[0][1] == conv
+    assert probes["norm"].dtypes[0][1] == norm_output
+    assert probes["relu"].dtypes[0][0] == relu_input
+    assert all(parameter.dtype == FULL for parameter in network.get_parameters())
+
+
+def test_o1_computes_convolutions_in_half_precision():
+    ms.set_context(mode=ms.PYNATIVE_MODE)
+    images = Tensor(batch()[0])
+    exact = fixed_weights(SmallNetwork()).conv(images).asnumpy()
+    network = fixed_weights(SmallNetwork())
+    apply_amp(network, "O1", "float16")
+    rounded = network._cells["conv"](images).asnumpy()
+    assert 0 < np.abs(rounded - exact).max() < 1e-2
+    np.testing.assert_array_equal(rounded, rounded.astype(np.float16).astype(np.float32))
+
+
+@pytest.mark.parametrize("amp", ["O0", "O1", "O2", "O3"])
+@pytest.mark.parametrize("scale", ["none", "fixed", "dynamic"])
+def test_every_level_trains_with_every_loss_scale(amp, scale):
+    step, network, _ = make_step((scale, 256.0, 2.0, 100), clip_norm=10.0, ema=True, amp=amp)
+    rows = run(step, *batch(), count=6)
+    losses = [float(row[0]) for row in rows]
+    assert losses[-1] < losses[0]
+    assert rows[-1][4] == 0
+    reference_losses = [float(row[0]) for row in run(make_step(clip_norm=10.0, ema=True)[0], *batch(), count=6)]
+    np.testing.assert_allclose(losses, reference_losses, rtol=5e-3)
