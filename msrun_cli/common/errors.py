@@ -42,6 +42,8 @@ class TrainingError(UserError):
 
 
 class Interrupted(UserError):
-    """The user stopped the job; its state was saved."""
+    """A signal stopped the job; its state was saved. The exit code is 128 + the signal's number: 130 for Ctrl-C."""
 
-    exit_code = 130
+    def __init__(self, text: str, signal_number: int) -> None:
+        super().__init__(text)
+        self.exit_code = 128 + signal_number

@@ -123,7 +123,8 @@ class YOLOv5Loss(nn.Cell):
         maximum = targets.shape[1]
         total = batch * maximum
         flat = targets.reshape(total, 5)
-        real = flat[:, 0] >= 0
+        # a box without area has no shape to compare with an anchor; the readers drop such boxes, augmentation may not
+        real = ops.logical_and(flat[:, 0] >= 0, ops.logical_and(flat[:, 3] > 0, flat[:, 4] > 0))
         grid = Tensor(np.array([width, height], np.float32))
         xy = flat[:, 1:3] * grid
         wh = ops.select(real.reshape(-1, 1).broadcast_to((total, 2)), flat[:, 3:5] * grid, ops.ones_like(xy))

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from msrun_cli.data.records import Split
+from msrun_cli.data.records import DetectionData, Split
+from msrun_cli.evaluation.coco_map import save_detections
 from msrun_cli.reporting.plots import draw_batch, draw_predictions
 from msrun_cli.reporting.tables import per_class_table
 
@@ -31,6 +32,11 @@ class DetectionReport:
         """Truth and predictions side by side."""
         path = self.folder / f"{split.name}_predictions.png"
         draw_predictions(split.records, result.detections, self.class_names, path)
+        return path
+
+    def save(self, split: Split, data: DetectionData, result: Any, path: Path) -> Path:
+        """All detections as a COCO result file, with the ids of the annotation file."""
+        save_detections(path, result.detections, split, data)
         return path
 
     def table(self, result: Any) -> Any:

@@ -38,5 +38,6 @@ def evaluate(cfg: EvalConfig) -> float:
         {"objective": metrics["map50_95"], **metrics, "images": result.images, "images_per_s": result.images / seconds}
     )
     log.info("%s", "  ".join(f"{name} {value:.4f}" for name, value in metrics.items()))
+    log.info("detections: %s", report.save(split, data, result, run.root / "detections.json"))
     log.info("predictions: %s", report.predictions(split, result))
     return metrics["map50_95"]

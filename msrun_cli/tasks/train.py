@@ -66,7 +66,8 @@ def train(cfg: TrainConfig) -> float:
     # result
     curves = plot_curves(run.metrics_csv, run.plots)
     if state.signal is not None:
-        raise Interrupted(f"stopped by {state.stop_reason} at step {state.step}; saved {run.checkpoints / 'last.ckpt'}")
+        saved = run.checkpoints / "last.ckpt"
+        raise Interrupted(f"stopped by {state.stop_reason} at step {state.step}; saved {saved}", state.signal)
     result = callbacks.evaluation.result
     picture = report.predictions(data.val, result)
     console.print(report.table(result))

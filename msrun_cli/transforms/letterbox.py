@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import cv2
 import numpy as np
 
@@ -43,7 +45,9 @@ def letterbox(
         canvas[top : top + height, left : left + width] = image
         image = canvas
     boxes_xyxy = sample.boxes_xyxy * np.float32(scale) + np.array([left, top, left, top], np.float32)
-    geometry = None if sample.geometry is None else sample.geometry.then(scale, left, top)
+    # With an odd remainder the geometry states equal bars, half a pixel off: the convention behind published metrics.
+    middle = (size - width) / 2, (size - height) / 2
+    geometry = None if sample.geometry is None else sample.geometry.then(scale, *middle)
     return Sample(image, boxes_xyxy, sample.labels, geometry)
 
 
@@ -53,7 +57,8 @@ def resize_long_side(image: np.ndarray, size: int, shrink: int = cv2.INTER_LINEA
     scale = size / max(height, width)
     if scale == 1.0:
         return image, 1.0
-    new_width, new_height = max(1, round(width * scale)), max(1, round(height * scale))
+    # rounded up, as YOLOv5 does: published metrics rest on the same pixels
+    new_width, new_height = min(size, math.ceil(width * scale)), min(size, math.ceil(height * scale))
     interpolation = shrink if scale < 1.0 else cv2.INTER_LINEAR
     return cv2.resize(image, (new_width, new_height), interpolation=interpolation), scale
 
