@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from hydra.utils import instantiate
@@ -30,7 +31,7 @@ from msrun_cli.engine.predictor import Predictor
 from msrun_cli.engine.train_step import TrainStep
 from msrun_cli.models.weight_file import read_weights
 from msrun_cli.models.weights import LoadReport, assign_weights
-from msrun_cli.optim.ema import ExponentialMovingAverage, NoAverage
+from msrun_cli.optim.ema import ExponentialMovingAverage, NoAverage, copy_parameters
 from msrun_cli.optim.schedule import WarmupDecay
 from msrun_cli.reporting.detection import DetectionReport
 from msrun_cli.runtime.context import Device, start_device
@@ -94,12 +95,13 @@ def load_weights(network: nn.Cell, path: str, *, strict: bool) -> LoadReport:
 
 @dataclass(frozen=True)
 class Training:
-    """step: the cell that Model.train drives; average_network: what is evaluated; parameters: what a
-    checkpoint holds.
+    """step: the cell that Model.train drives; eval_network: what is evaluated, after `refresh` has brought it up to
+    date; parameters: what a checkpoint holds.
     """
 
     step: TrainStep
-    average_network: nn.Cell
+    eval_network: nn.Cell
+    refresh: Callable[[], None]
     parameters: list[Any]
     term_names: tuple[str, ...]
 
@@ -107,12 +109,12 @@ class Training:
 def build_training(cfg: TrainConfig, data: DetectionData, network: nn.Cell, steps_per_epoch: int) -> Training:
     """Loss, optimizer, schedule, loss scale and average around the network: the train step."""
     accumulate = accumulated_batches(cfg)
-    average_network = network
+    # A network of its own for evaluation: the one in training stays in training mode, compiled once.
+    eval_network = build_network(cfg, data)
+    eval_network.update_parameters_name(AVERAGE_PREFIX)
     average: nn.Cell = NoAverage()
     if cfg.ema.enabled:
-        average_network = build_network(cfg, data)
-        average_network.update_parameters_name(AVERAGE_PREFIX)
-        average = ExponentialMovingAverage(network, average_network, cfg.ema.decay, cfg.ema.tau)
+        average = ExponentialMovingAverage(network, eval_network, cfg.ema.decay, cfg.ema.tau)
     loss = instantiate(
         cfg.loss,
         num_classes=len(data.class_names),
@@ -137,7 +139,10 @@ def build_training(cfg: TrainConfig, data: DetectionData, network: nn.Cell, step
         clip_norm=cfg.clip_norm,
         accumulate=accumulate,
     )
-    return Training(step, average_network, training_parameters(step, network, average_network), loss.term_names)
+    if cfg.ema.enabled:
+        return Training(step, eval_network, _nothing, training_parameters(network, eval_network, step), loss.term_names)
+    refresh = partial(copy_parameters, network, eval_network)
+    return Training(step, eval_network, refresh, training_parameters(network, step), loss.term_names)
 
 
 def accumulated_batches(cfg: TrainConfig) -> int:
@@ -147,16 +152,25 @@ def accumulated_batches(cfg: TrainConfig) -> int:
     return max(1, round((cfg.nbs or cfg.batch_size) / cfg.batch_size))
 
 
+def _nothing() -> None:
+    """The average is always up to date."""
+
+
 def build_evaluation(
-    cfg: TrainConfig | EvalConfig, data: DetectionData, split: Split, network: nn.Cell
+    cfg: TrainConfig | EvalConfig,
+    data: DetectionData,
+    split: Split,
+    network: nn.Cell,
+    refresh: Callable[[], None] = _nothing,
 ) -> Callable[[], Any]:
-    """A function that evaluates the network as it is now and returns the evaluator's result."""
+    """A function that calls `refresh`, evaluates the network as it is then and returns the evaluator's result."""
     evaluator = instantiate(cfg.evaluator, _convert_="all")
     decoder = network.decoder()
     predict = Predictor(apply_amp(network, cfg.amp.level, cfg.amp.dtype), decoder, cfg.batch_size)
     chain = _build_chain(cfg.eval_transforms)
 
     def evaluate() -> Any:
+        refresh()
         batches = eval_pipeline(
             split, chain, image_size=cfg.image_size, batch_size=cfg.batch_size, loader=_loader(cfg.dataset)
         )

@@ -39,10 +39,10 @@ def save_state(folder: Path, state: Mapping[str, Any]) -> None:
     write_json(folder / "state.json", dict(state))
 
 
-def training_parameters(step: nn.Cell, network: nn.Cell, average_network: nn.Cell) -> list[Parameter]:
+def training_parameters(*cells: nn.Cell) -> list[Parameter]:
     """All that a checkpoint of training holds, each once: weights, their average, optimizer and scale state."""
     found: dict[str, Parameter] = {}
-    for cell in (network, average_network, step):
+    for cell in cells:
         for parameter in cell.get_parameters():
             found.setdefault(parameter.name, parameter)
     return list(found.values())

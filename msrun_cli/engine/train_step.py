@@ -77,7 +77,8 @@ class TrainStep(nn.Cell):
         super().__init__(auto_prefix=False)
         self.optimizer, self.schedule, self.loss_scale, self.average = optimizer, schedule, loss_scale, average
         self.weights: ParameterTuple = optimizer.parameters
-        self.gradient = ms.value_and_grad(ScaledLoss(network, loss), None, self.weights, has_aux=True)
+        self.forward = ScaledLoss(network, loss)  # a child, so that set_train reaches the network
+        self.gradient = ms.value_and_grad(self.forward, None, self.weights, has_aux=True)
         self.clip_norm = clip_norm
         self.accumulate = accumulate
         self.updates = Parameter(Tensor(0, ms.int32), name="step.updates", requires_grad=False)

@@ -29,8 +29,8 @@ class ExponentialMovingAverage(nn.Cell):
         self.decay, self.tau = decay, tau
         self.values = ParameterTuple(network.get_parameters())
         self.averages = ParameterTuple(average_network.get_parameters())
-        for average, value in zip(self.averages, self.values, strict=True):
-            average.set_data(value.value().copy())
+        copy_parameters(network, average_network)
+        for average in self.averages:
             average.requires_grad = False
         self.map = ops.HyperMap()
 
@@ -38,6 +38,12 @@ class ExponentialMovingAverage(nn.Cell):
         """`updates`: int32 () number of updates including this one."""
         ramp = 1.0 - ops.exp(-updates.astype("float32") / self.tau)
         return self.map(ops.partial(_average, 1.0 - self.decay * ramp), self.averages, self.values)
+
+
+def copy_parameters(source: nn.Cell, target: nn.Cell) -> None:
+    """Set every parameter of `target` to that of `source`, a network of the same structure."""
+    for copy, value in zip(target.get_parameters(), source.get_parameters(), strict=True):
+        copy.set_data(value.value().copy())
 
 
 class NoAverage(nn.Cell):

@@ -43,7 +43,7 @@ def train(cfg: TrainConfig) -> float:
 
     # train step: loss, precision, loss scale, optimizer, schedule, average
     training = build.build_training(cfg, data, network, steps_per_epoch)
-    evaluate = build.build_evaluation(cfg, data, data.val, training.average_network)
+    evaluate = build.build_evaluation(cfg, data, data.val, training.eval_network, training.refresh)
 
     # run
     state = TrainState(cfg.epochs, steps_per_epoch, cfg.batch_size)

@@ -67,9 +67,7 @@ def test_loss_and_gradients(mode, network, parity):
     if mode == ms.GRAPH_MODE:
         gradient = ms.jit(gradient)
     targets = padded_targets(parity["targets"], 8, 32)
-    (_, (loss, terms)), gradients = gradient(
-        Tensor(parity["images_rgb_u8"]), Tensor(targets), Tensor(1.0, ms.float32)
-    )
+    (_, (loss, terms)), gradients = gradient(Tensor(parity["images_rgb_u8"]), Tensor(targets), Tensor(1.0, ms.float32))
     np.testing.assert_allclose(loss.asnumpy(), parity["train_loss"], rtol=1e-4)
     np.testing.assert_allclose(terms.asnumpy(), parity["train_items_box_obj_cls"], rtol=1e-4)
     by_name = {p.name: g.asnumpy() for p, g in zip(parameters, gradients, strict=True)}

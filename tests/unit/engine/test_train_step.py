@@ -140,6 +140,17 @@ def test_overflow_leaves_everything_as_it_was_and_halves_the_scale(mode):
     assert not np.array_equal(snapshot(network)["conv.weight"], after["conv.weight"])
 
 
+def test_set_train_reaches_the_network():
+    step, network, _ = make_step()
+    step.set_train(False)
+    assert not network.norm.training
+    step.set_train(True)
+    assert network.norm.training
+    before = network.norm.moving_mean.asnumpy().copy()
+    run(step, *batch())
+    assert not np.array_equal(network.norm.moving_mean.asnumpy(), before)
+
+
 def test_accumulated_batches_equal_one_large_batch():
     images, targets = batch(16)
     large, large_network, _ = make_step(clip_norm=0.5, network_class=NetworkWithoutNorm, ema=False)

@@ -56,9 +56,7 @@ def loss_by_loops(maps, targets, num_classes):
                         column = int(np.clip(np.floor(x + dx * 0.5), 0, cells - 1))
                         row = int(np.clip(np.floor(y + dy * 0.5), 0, cells - 1))
                         out = raw[image, a, row, column]
-                        predicted = np.concatenate(
-                            [2 * sigmoid(out[:2]) - 0.5, (2 * sigmoid(out[2:4])) ** 2 * anchor]
-                        )
+                        predicted = np.concatenate([2 * sigmoid(out[:2]) - 0.5, (2 * sigmoid(out[2:4])) ** 2 * anchor])
                         value = ciou(predicted, np.array([x - column, y - row, w, h]))
                         ious.append(value)
                         goal[image, a, row, column] = max(value, 0)
