@@ -32,7 +32,7 @@ def train(config):
     if config.seed == 14:
         raise RuntimeError("a bug")
     if config.seed == 15:
-        raise Interrupted("stopped")
+        raise Interrupted("stopped", 2)
     if config.seed == 16:
         import time
         (folder / "started").touch()
