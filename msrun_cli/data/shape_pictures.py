@@ -16,6 +16,7 @@ CLASS_NAMES = ("circle", "square", "triangle", "star")
 _MAX_OBJECTS = 6
 _MIN_VISIBLE = 0.6  # part of a shape's area that neither other shapes nor the border may take
 _SMOOTH = 2  # shapes are drawn this many times larger and averaged down: smooth outlines
+_TURN = math.radians(30)  # any angle would hide the directions of the edges, the first thing a network learns
 _TRIES = 30  # random places tried for an object before it is left out
 
 Rng = np.random.Generator
@@ -72,10 +73,11 @@ def _side(rng: Rng, count: int) -> float:
 
 
 def _outline(rng: Rng, label: int) -> np.ndarray:
-    """Corners (K, 2) of the shape in [-1, 1], turned by a random angle and slightly stretched."""
+    """Corners (K, 2) of the shape in [-1, 1], turned by up to 30 degrees and slightly stretched."""
     name = CLASS_NAMES[label]
     corners = {"circle": 60, "square": 4, "triangle": 3, "star": 10}[name]
-    angles = np.arange(corners) * 2 * math.pi / corners + rng.uniform(0, 2 * math.pi)
+    upright = math.pi / 4 if name == "square" else -math.pi / 2
+    angles = np.arange(corners) * 2 * math.pi / corners + upright + rng.uniform(-_TURN, _TURN)
     radii = np.where(np.arange(corners) % 2, rng.uniform(0.42, 0.5), 1.0) if name == "star" else np.ones(corners)
     points = radii[:, None] * np.stack([np.cos(angles), np.sin(angles)], axis=1)
     return points * rng.uniform(0.85, 1.0, 2)
@@ -94,13 +96,12 @@ def _paint(rng: Rng, picture: np.ndarray, alpha: np.ndarray) -> None:
     rows = slice(max(0, top - reach), top + height + reach)
     columns = slice(max(0, left - reach), left + width + reach)
     view, alpha = picture[rows, columns], alpha[rows, columns]
-    around = np.float32(cv2.mean(view, (cv2.dilate(alpha, np.ones((9, 9))) > 0.5).astype(np.uint8))[:3])
     shift = np.float32([[1, 0, reach / 4], [0, 1, reach / 3]])
     shade = cv2.warpAffine(cv2.GaussianBlur(alpha, (0, 0), reach / 4), shift, alpha.shape[::-1])
     view *= 1 - np.float32(rng.uniform(0.2, 0.5)) * shade[..., None]
     patch = max(view.shape[:2])
-    texture = TEXTURES[rng.integers(len(TEXTURES))](rng, patch, *_two_colors(rng, around))
-    texture += (_ramp(rng, patch) * np.float32(rng.uniform(-50, 50)))[..., None]
+    texture = TEXTURES[rng.integers(len(TEXTURES))](rng, patch, *_two_colors(rng))
+    texture += (_ramp(rng, patch) * np.float32(rng.uniform(-40, 40)))[..., None]
     texture = np.clip(texture[: view.shape[0], : view.shape[1]], 0, 255)
     if rng.random() < 0.4:
         edge = cv2.morphologyEx(alpha, cv2.MORPH_GRADIENT, np.ones((3, 3)))[..., None]
@@ -108,13 +109,12 @@ def _paint(rng: Rng, picture: np.ndarray, alpha: np.ndarray) -> None:
     view += alpha[..., None] * (texture - view)
 
 
-def _two_colors(rng: Rng, around: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Colours of a texture, float32 BGR 0..255, unlike the colour `around` the shape: else nobody could see it."""
-    for _ in range(20):
-        first, second = rng.uniform(15, 240, (2, 3)).astype(np.float32)
-        if np.abs(first - around).max() > 70 and np.abs((first + second) / 2 - around).max() > 50:
-            break
-    return first, second
+def _two_colors(rng: Rng) -> tuple[np.ndarray, np.ndarray]:
+    """Strong colours of a texture, float32 BGR 0..255: any hue, and a darker or a neighbouring one."""
+    hue, saturation, value = rng.uniform(0, 180), rng.uniform(150, 255), rng.uniform(170, 255)
+    other = [(hue + rng.uniform(-25, 25)) % 180, saturation * rng.uniform(0.5, 1), value * rng.uniform(0.45, 1)]
+    colors = cv2.cvtColor(np.uint8([[[hue, saturation, value], other]]), cv2.COLOR_HSV2BGR)[0].astype(np.float32)
+    return colors[0], colors[1]
 
 
 def _mix(weight: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -186,27 +186,33 @@ TEXTURES: tuple[Callable[[Rng, int, np.ndarray, np.ndarray], np.ndarray], ...] =
 
 
 def _background(rng: Rng, canvas: int) -> np.ndarray:
-    """uint8 (canvas, canvas, 3): clouds of two colours, soft blobs, strokes and arcs that are no closed outline."""
-    first, second = rng.uniform(30, 225, (2, 3)).astype(np.float32)
+    """uint8 (canvas, canvas, 3): clouds of two dull colours, soft blobs, strokes and arcs that are no closed outline."""
+    grey = rng.uniform(40, 170)
     weight = 0.6 * _clouds(rng, canvas, int(rng.integers(2, 6))) + 0.4 * (_ramp(rng, canvas) + np.float32(0.5))
-    picture = _mix(weight, first, second).astype(np.uint8)
-    for _ in range(rng.integers(0, 5)):
-        _blob(rng, picture)
-    for _ in range(rng.integers(2, 9)):
+    picture = _mix(weight, _dull(rng, grey), _dull(rng, grey)).astype(np.uint8)
+    for _ in range(rng.integers(0, 4)):
+        _blob(rng, picture, _dull(rng, grey))
+    for _ in range(rng.integers(1, 7)):
         start, end = rng.integers(0, canvas, (2, 2)).tolist()
-        cv2.line(picture, start, end, rng.uniform(20, 235, 3).tolist(), int(rng.integers(1, 4)), cv2.LINE_AA)
+        cv2.line(picture, start, end, _dull(rng, grey).tolist(), int(rng.integers(1, 4)), cv2.LINE_AA)
     for _ in range(rng.integers(0, 4)):
         middle, axes = rng.integers(0, canvas, 2).tolist(), rng.integers(canvas // 20, canvas // 3, 2).tolist()
-        opening, color = int(rng.integers(0, 360)), rng.uniform(20, 235, 3).tolist()
+        opening, color = int(rng.integers(0, 360)), _dull(rng, grey).tolist()
         cv2.ellipse(picture, middle, axes, opening, 0, int(rng.integers(60, 200)), color, 1, cv2.LINE_AA)
     return cv2.GaussianBlur(picture, (0, 0), rng.uniform(0.4, 1.0))
 
 
-def _blob(rng: Rng, picture: np.ndarray) -> None:
+def _dull(rng: Rng, grey: float) -> np.ndarray:
+    """A colour near `grey` (0..255), float32 BGR. Shapes have strong colours instead, which is what makes them easy to
+    find for a network that starts from nothing and has a few minutes."""
+    return np.clip(grey + rng.uniform(-45, 45) + rng.uniform(-18, 18, 3), 0, 255).astype(np.float32)
+
+
+def _blob(rng: Rng, picture: np.ndarray, color: np.ndarray) -> None:
     """A patch without a sharp border, in place."""
     canvas = len(picture)
     mask = np.zeros((canvas, canvas), np.float32)
     middle, axes = rng.integers(0, canvas, 2).tolist(), rng.integers(canvas // 16, canvas // 5, 2).tolist()
     cv2.ellipse(mask, middle, axes, int(rng.integers(0, 180)), 0, 360, 1.0, cv2.FILLED)
     mask = cv2.GaussianBlur(mask, (0, 0), canvas / 20)[..., None]
-    picture[:] = (picture + mask * (rng.uniform(30, 225, 3).astype(np.float32) - picture)).astype(np.uint8)
+    picture[:] = (picture + mask * (color - picture)).astype(np.uint8)

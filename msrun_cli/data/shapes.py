@@ -21,7 +21,7 @@ from msrun_cli.data.records import DetectionData
 from msrun_cli.data.shape_pictures import CLASS_NAMES, draw_picture
 
 # Part of the cache folder's name: raise it with every change of the drawing code, so that no old pictures are reused.
-GENERATOR_VERSION = 1
+GENERATOR_VERSION = 3
 
 _JPEG_QUALITY = 92
 
