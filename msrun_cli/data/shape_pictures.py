@@ -186,7 +186,7 @@ TEXTURES: tuple[Callable[[Rng, int, np.ndarray, np.ndarray], np.ndarray], ...] =
 
 
 def _background(rng: Rng, canvas: int) -> np.ndarray:
-    """uint8 (canvas, canvas, 3): clouds of two dull colours, soft blobs, strokes and arcs that are no closed outline."""
+    """uint8 (canvas, canvas, 3): clouds of two dull colours, soft blobs, strokes and arcs, no closed outline."""
     grey = rng.uniform(40, 170)
     weight = 0.6 * _clouds(rng, canvas, int(rng.integers(2, 6))) + 0.4 * (_ramp(rng, canvas) + np.float32(0.5))
     picture = _mix(weight, _dull(rng, grey), _dull(rng, grey)).astype(np.uint8)
