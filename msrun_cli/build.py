@@ -232,6 +232,7 @@ def _build_schedule(cfg: TrainConfig, optimizer: nn.Cell, steps_per_epoch: int, 
         final_factor=schedule.final_factor,
         warmup_bias_lr=schedule.warmup_bias_lr,
         warmup_momentum=schedule.warmup_momentum,
+        updates_per_step=steps_per_epoch / accumulate if schedule.step == "epoch" else 1,
     )
 
 

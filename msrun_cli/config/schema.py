@@ -93,6 +93,7 @@ class Device:
 @dataclass(kw_only=True)
 class Schedule:
     decay: str = setting(choices=("linear", "cosine"))
+    step: str = setting(choices=("epoch", "update"))  # how often the decay goes down
     final_factor: float = setting(low=0, high=1)  # learning rate at the end / lr
     warmup_epochs: float | None = setting(low=0)  # epochs; None = min(3, epochs / 5)
     warmup_bias_lr: float = setting(low=0)

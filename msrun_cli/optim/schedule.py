@@ -20,6 +20,7 @@ class WarmupDecay(nn.Cell):
     In warm-up (YOLOv5): weights rise from 0 and biases fall from `warmup_bias_lr` to the decayed rate, the
     momentum rises
     from `warmup_momentum` to `momentum`, all linearly in updates.
+    The decay goes down in steps of `updates_per_step` updates: 1, or those of an epoch (YOLOv5); warm-up is smooth.
     """
 
     def __init__(
@@ -32,11 +33,13 @@ class WarmupDecay(nn.Cell):
         final_factor: float = 0.01,
         warmup_bias_lr: float = 0.1,
         warmup_momentum: float = 0.8,
+        updates_per_step: float = 1.0,
     ) -> None:
         super().__init__()
         self.lr, self.momentum = lr, momentum
         self.total = float(max(total_updates, 1))
         self.warmup = float(warmup_updates)
+        self.updates_per_step = float(updates_per_step)
         self.cosine = decay == "cosine"
         self.final_factor = final_factor
         self.warmup_bias_lr, self.warmup_momentum = warmup_bias_lr, warmup_momentum
@@ -44,7 +47,8 @@ class WarmupDecay(nn.Cell):
 
     def construct(self, updates):
         done = updates.astype("float32")
-        progress = ops.minimum(done / self.total, self.one)
+        stepped = ops.floor(done / self.updates_per_step) * self.updates_per_step
+        progress = ops.minimum(stepped / self.total, self.one)
         if self.cosine:
             remaining = (1.0 + ops.cos(progress * math.pi)) * 0.5
         else:

@@ -64,6 +64,12 @@ def test_schedule_warms_up_and_decays(decay):
     assert at(500)[0] == pytest.approx(0.001, rel=1e-5)  # stays at its end
 
 
+def test_decay_steps_once_an_epoch():
+    schedule = WarmupDecay(0.01, 0.9, total_updates=40, warmup_updates=0, final_factor=0.0, updates_per_step=10)
+    rates = [float(schedule(Tensor(update, ms.int32))[0].asnumpy()) for update in (0, 9, 10, 29, 39)]
+    assert rates == pytest.approx([0.01, 0.01, 0.0075, 0.005, 0.0025], rel=1e-5)
+
+
 def test_schedule_without_warmup_starts_at_the_full_rate():
     schedule = WarmupDecay(0.01, 0.9, total_updates=10, warmup_updates=0, final_factor=1.0)
     assert [float(v.asnumpy()) for v in schedule(Tensor(0, ms.int32))] == pytest.approx([0.01, 0.01, 0.9])
