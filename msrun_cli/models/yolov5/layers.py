@@ -35,13 +35,10 @@ class SiLU(nn.Cell):
         return (dout * (s + out * (1 - s)),)
 
 
-def conv2d(
-    channels_in: int, channels_out: int, kernel: int, stride: int = 1, padding: int | None = None, bias: bool = False
-) -> nn.Conv2d:
-    """Convolution that keeps the size at stride 1, initialised uniformly within +-1/sqrt(fan_in) (He et al.
-    2015, a = sqrt(5)).
+def conv2d(channels_in: int, channels_out: int, kernel: int, stride: int, padding: int | None) -> nn.Conv2d:
+    """Convolution without bias that keeps the size at stride 1, uniform within +-1/sqrt(fan_in) at the start (He et al.
+    2015 with a = sqrt(5)).
     """
-    bound = 1 / math.sqrt(channels_in * kernel * kernel)
     return nn.Conv2d(
         channels_in,
         channels_out,
@@ -49,9 +46,7 @@ def conv2d(
         stride,
         pad_mode="pad",
         padding=kernel // 2 if padding is None else padding,
-        has_bias=bias,
-        weight_init=Uniform(bound),
-        bias_init=Uniform(bound) if bias else "zeros",
+        weight_init=Uniform(1 / math.sqrt(channels_in * kernel * kernel)),
     )
 
 

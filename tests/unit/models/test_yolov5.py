@@ -76,12 +76,13 @@ def test_weights_of_another_size_are_refused_and_nothing_is_set():
         np.testing.assert_array_equal(array, before[name])
 
 
-def test_head_bias_starts_at_the_prior():
-    network = make_network(4)
-    bias = network.model[24].m[0].bias.asnumpy().reshape(3, 9)
-    # about 8 objects among 80 x 80 cells at stride 8; the uniform initialisation adds at most 1/8
-    assert np.abs(bias[:, 4] - np.log(8 / 80**2)).max() < 0.13
-    assert np.abs(bias[:, 5:] - np.log(0.6 / (4 - 0.99999))).max() < 0.13
+def test_head_starts_small_and_at_the_prior():
+    head = make_network(4).model[24].m[0]
+    bias = head.bias.asnumpy().reshape(3, 9)
+    np.testing.assert_allclose(bias[:, :4], 0)
+    np.testing.assert_allclose(bias[:, 4], np.log(8 / 80**2), rtol=1e-6)
+    np.testing.assert_allclose(bias[:, 5:], np.log(0.6 / (4 - 0.99999)), rtol=1e-6)
+    assert 0.008 < head.weight.asnumpy().std() < 0.012
 
 
 def test_decoded_boxes_follow_the_formula():
