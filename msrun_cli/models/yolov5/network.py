@@ -106,11 +106,11 @@ class Concat(nn.Cell):
 
 
 class DetectionHead(nn.Cell):
-    """One 1x1 convolution per level. It starts near its bias, and the bias at the expected objectness and class frequency.
+    """One 1x1 convolution per level. It starts near its bias, which is the expected objectness and class frequency.
 
-    Small weights (standard deviation 0.01) and the prior follow Lin et al., RetinaNet, section 4.1. With the usual larger
-    weights a fresh head sends noise into a pretrained backbone: on small data that costs several points of mAP and makes
-    the result depend on the seed. The prior: about 8 objects in a 640 px image, 0.6 of a class share.
+    Small weights (standard deviation 0.01) and the prior follow Lin et al., RetinaNet, section 4.1. With the usual
+    larger weights a fresh head sends noise into a pretrained backbone: on small data that costs several points of mAP
+    and makes the result depend on the seed. The prior: about 8 objects in a 640 px image, 0.6 of a class share.
     """
 
     def __init__(self, channels: tuple[int, ...], num_classes: int) -> None:
