@@ -2,6 +2,7 @@
 
 import mindspore as ms
 import numpy as np
+import pytest
 from mindspore import Tensor, ops
 
 from msrun_cli.models.batch_norm import BatchNorm2d
@@ -19,10 +20,14 @@ def reference(x, dy, gamma):
     return normal * gamma, dx, (dy * normal).sum(axes), dy.sum(axes), mean.ravel(), variance.ravel()
 
 
-def test_output_gradients_and_statistics():
+@pytest.mark.parametrize("side", [10, 60])
+def test_output_gradients_and_statistics(side):
+    """A small map goes through the fused kernel, a large one through the accurate sums."""
     rng = np.random.default_rng(0)
-    x = (rng.standard_normal((4, 3, 40, 40)) * 2 + np.array([0.0, 5.0, -3.0]).reshape(1, 3, 1, 1)).astype(np.float32)
-    x[:, :, :20] = 4.0  # a constant area, as letterboxing gives, is what loses accuracy in a plain running sum
+    x = (rng.standard_normal((4, 3, side, side)) * 2 + np.array([0.0, 5.0, -3.0]).reshape(1, 3, 1, 1)).astype(
+        np.float32
+    )
+    x[:, :, : side // 2] = 4.0  # a constant area, as letterboxing gives, is what loses accuracy in a plain running sum
     dy = rng.standard_normal(x.shape).astype(np.float32)
     norm = BatchNorm2d(3, EPSILON, MOMENTUM)
     norm.gamma.set_data(Tensor(np.array([1.0, 0.5, 2.0], np.float32)))
