@@ -192,6 +192,7 @@ class Callbacks:
     recorder: StepRecorder
     evaluation: EpochEvaluation
     early_stop: EarlyStop
+    saver: CheckpointSaver
     sinks: list[RowSink]
 
 
@@ -210,7 +211,7 @@ def build_callbacks(
     saver = CheckpointSaver(
         state, run.checkpoints, training.parameters, evaluation, cfg.checkpoint.every, cfg.checkpoint.best
     )
-    return Callbacks([recorder, early_stop, evaluation, saver], recorder, evaluation, early_stop, sinks)
+    return Callbacks([recorder, early_stop, evaluation, saver], recorder, evaluation, early_stop, saver, sinks)
 
 
 def _build_schedule(cfg: TrainConfig, optimizer: nn.Cell, steps_per_epoch: int, accumulate: int) -> WarmupDecay:

@@ -8,6 +8,8 @@ import os
 import sys
 from collections.abc import Sequence
 
+from msrun_cli.runtime.process import unblock_signals
+
 COMMANDS = ("train", "eval")
 _PROGRAM_OPTIONS = ("-h", "--help", "--version", "--install-completion", "--show-completion")
 _COMMAND_OPTIONS = {"-m", "--multirun", "-c", "--cfg", "--resolve", "-p", "--package", "-i", "--info", "--debug"}
@@ -17,6 +19,7 @@ _LAUNCHER = "mindspore.parallel.cluster.run"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """arguments: words behind the program's name; None = those of this process."""
+    unblock_signals()
     words = list(sys.argv[1:] if arguments is None else arguments)
     completing = any(name.endswith("_COMPLETE") and name.startswith("_") for name in os.environ)
     if not words and not completing:

@@ -109,7 +109,8 @@ def _prepared(composer: Composer, overrides: list[str]) -> list[str]:
     try:
         groups = composer.groups
         prepared = [
-            text[1:] if text.startswith("+") and text[1:].partition("=")[0] in groups else text for text in overrides
+            text[1:] if text.startswith("+") and text[1:].partition("=")[0] in groups else text
+            for text in (_quoted(composer, text) for text in overrides)
         ]
         inherited = inherited_choices(prepared) if composer.is_group("model") else []
         offered = [item.partition("=") for item in inherited]
@@ -121,6 +122,19 @@ def _prepared(composer: Composer, overrides: list[str]) -> list[str]:
         return known + prepared
     except HydraException:  # said better by the examination
         return overrides
+
+
+def _quoted(composer: Composer, text: str) -> str:
+    """The override, its value in quotes where Hydra's grammar wants them: paths with blanks or Chinese characters."""
+    from hydra.errors import OverrideParseException
+
+    key, equals, value = text.partition("=")
+    try:
+        composer.parse(text)
+    except OverrideParseException:
+        if equals and value and not set(value) & set("\"'{}[]()$,"):
+            return f'{key}="{value}"'
+    return text
 
 
 def _configured_sweep(composer: Composer, overrides: list[str]) -> bool:

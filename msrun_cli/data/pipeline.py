@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import re
+import signal
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +20,8 @@ from msrun_cli.data.rows import BatchRows, Columns, ReadAheadRows
 # A worker's error reaches us as text inside a C++ error; the marks find our part again.
 _BEGIN, _END = "[data error] ", " [end of data error]"
 _MARKED = re.compile(re.escape(_BEGIN) + "(.*?)" + re.escape(_END), re.DOTALL)
+
+_GRACE_S = 30  # of a worker process after SIGTERM
 
 
 @dataclass(frozen=True)
@@ -81,12 +86,14 @@ class Batches(ds.GeneratorDataset):
 
     def create_tuple_iterator(self, columns=None, num_epochs=-1, output_numpy=False, do_copy=False):  # type: ignore
         end = self._start(num_epochs)
-        iterator = super().create_tuple_iterator(columns, num_epochs, output_numpy, do_copy)
+        with _kept_signal_handlers():
+            iterator = super().create_tuple_iterator(columns, num_epochs, output_numpy, do_copy)
         return self._started(iterator, end)
 
     def create_dict_iterator(self, num_epochs=-1, output_numpy=False, do_copy=False):  # type: ignore
         end = self._start(num_epochs)
-        iterator = super().create_dict_iterator(num_epochs, output_numpy, do_copy)
+        with _kept_signal_handlers():
+            iterator = super().create_dict_iterator(num_epochs, output_numpy, do_copy)
         return self._started(iterator, end)
 
     def _start(self, num_epochs: int) -> int | None:
@@ -110,6 +117,27 @@ class Batches(ds.GeneratorDataset):
         return _ReadableErrors(iterator, self.after_batch)
 
 
+@contextmanager
+def _kept_signal_handlers() -> Iterator[None]:
+    """A new MindSpore iterator takes over SIGINT and SIGTERM, so that Ctrl-C would end the data without a word."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():  # elsewhere Python refuses, and MindSpore does too
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+
+
+def _outlive_termination() -> None:
+    """In a worker process: schedulers send SIGTERM to all processes, but the last step still needs its batch.
+
+    MindSpore can wait for ever for a worker that died. The parent ends its workers when it is done.
+    """
+    signal.signal(signal.SIGTERM, lambda _number, _frame: signal.alarm(_GRACE_S))
+
+
 class EpochSampler(ds.Sampler):
     """Row numbers of one epoch after the other: e * count, e * count + 1, ..."""
 
@@ -130,13 +158,14 @@ class _ReadableErrors:
     def __init__(self, iterator: Any, after_batch: Callable[[], None] | None) -> None:
         self._iterator = iterator
         self._after_batch = after_batch
+        self._started = False
 
     def __iter__(self) -> _ReadableErrors:
         return self
 
     def __next__(self) -> Any:
         try:
-            batch = next(self._iterator)
+            batch = self._next()
         except RuntimeError as error:
             data_error = data_error_of(error)
             if data_error is None:
@@ -145,6 +174,13 @@ class _ReadableErrors:
         if self._after_batch is not None:
             self._after_batch()
         return batch
+
+    def _next(self) -> Any:
+        if self._started:
+            return next(self._iterator)
+        self._started = True  # workers are launched with the first batch
+        with _kept_signal_handlers():
+            return next(self._iterator)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._iterator, name)
@@ -155,11 +191,15 @@ class _MarkedErrors:
 
     def __init__(self, rows: BatchRows) -> None:
         self.rows = rows
+        self._process = os.getpid()
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitem__(self, row: int) -> Columns:
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            _outlive_termination()
         try:
             return self.rows[row]
         except DataError as error:

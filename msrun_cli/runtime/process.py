@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import _thread
 import os
+import signal
+import threading
 
 ONEDNN_ISA = "ONEDNN_MAX_CPU_ISA"
 
 # What this process set itself, so that the log can tell it from the user's own settings.
 set_here: dict[str, str] = {}
+
+_BLOCKED = {signal.SIGINT, signal.SIGCHLD}
+_FORWARDER = "msrun-interrupts"
+_WAKE_UP = signal.SIGURG  # without a handler, the system ignores it
 
 
 def prepare_process() -> None:
@@ -19,6 +26,36 @@ def prepare_process() -> None:
     for name, value in ((ONEDNN_ISA, "AVX2"), ("GLOG_v", "3")):
         if name not in os.environ:
             os.environ[name] = set_here[name] = value
+    _forward_interrupts()
+
+
+def _forward_interrupts() -> None:
+    """Bring Ctrl-C to Python's own handler, whatever MindSpore installs.
+
+    While it runs an operator, MindSpore has a handler of its own that turns SIGINT into SIGTERM. So SIGINT is blocked
+    in all threads, which inherit this one's mask, and a thread that waits for it wakes the main thread.
+    The same thread alone takes SIGCHLD: MindSpore's handler for it writes to the log, which can lock a thread for ever
+    that was just allocating memory.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)
+    signal.signal(_WAKE_UP, lambda _number, _frame: None)
+    if not any(thread.name == _FORWARDER for thread in threading.enumerate()):
+        threading.Thread(target=_forward, args=[threading.get_ident()], name=_FORWARDER, daemon=True).start()
+
+
+def _forward(main_thread: int) -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+    while True:
+        signal.sigwait({signal.SIGINT})
+        _thread.interrupt_main(signal.SIGINT)
+        signal.pthread_kill(main_thread, _WAKE_UP)  # out of sleep() and its like
+
+
+def unblock_signals() -> None:
+    """Undo what a parent's `prepare_process` left in this new process."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _BLOCKED)
 
 
 def onednn_sentence() -> str:

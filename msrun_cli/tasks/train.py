@@ -58,6 +58,10 @@ def train(cfg: TrainConfig) -> float:
             Model(training.step).train(
                 cfg.epochs, batches, callbacks.in_order, dataset_sink_mode=device.sink, sink_size=device.sink_size
             )
+    except RuntimeError:
+        if state.signal is None:
+            raise
+        callbacks.saver.save_last()  # the signal ended the data workers too, in the middle of a batch
     finally:
         for sink in callbacks.sinks:
             sink.close()

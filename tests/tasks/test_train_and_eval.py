@@ -17,7 +17,15 @@ def trained(tmp_path_factory):
     """Folder (with a space and Chinese characters) in which two epochs were trained under O2."""
     folder = tmp_path_factory.mktemp("用户 data")
     done = msrun(
-        "train", *TINY, "epochs=2", "amp=O2", "loss_scale=dynamic", "device.sink=on", "logger.every=2", cwd=folder
+        "train",
+        *TINY,
+        "epochs=2",
+        "evaluate_every=1",
+        "amp=O2",
+        "loss_scale=dynamic",
+        "device.sink=on",
+        "logger.every=2",
+        cwd=folder,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return folder, done.stdout

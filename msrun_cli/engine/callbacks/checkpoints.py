@@ -43,6 +43,10 @@ class CheckpointSaver(Callback):
         if self.every > 0 and self.state.epoch % self.every == 0 and self.state.stop_reason is None:
             self._save(f"epoch_{self.state.epoch:04d}")
 
+    def save_last(self) -> None:
+        """Save between epochs, after an interruption."""
+        self._save("last")
+
     def _save(self, name: str) -> None:
         save_checkpoint(self.folder / f"{name}.ckpt", self.parameters)
         save_state(self.folder, dataclasses.asdict(self.state))

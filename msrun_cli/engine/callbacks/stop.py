@@ -18,8 +18,7 @@ class EarlyStop(Callback):
     """Must stand behind the recorder and before the evaluation in the list of callbacks.
 
     SIGINT (Ctrl-C) and SIGTERM (sent by schedulers) end the training after the current step, so that its state
-    is saved;
-    a second one leaves at once.
+    is saved; a second Ctrl-C leaves at once.
     """
 
     def __init__(self, state: TrainState, max_steps: int | None) -> None:
@@ -55,7 +54,9 @@ class EarlyStop(Callback):
             run_context.request_stop()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self.state.signal is not None:
+        if self.state.signal is None:
+            self.state.signal = number
+            log.warning("stopping after this step and saving a checkpoint (Ctrl-C once more to leave at once) ...")
+        elif number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.state.signal = number
-        log.warning("stopping after this step and saving a checkpoint (once more to leave at once) ...")
+        # A further SIGTERM comes from MindSpore when its workers got the signal too: the step is still finished.
