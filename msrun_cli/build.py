@@ -17,6 +17,7 @@ from msrun_cli.config.schema import Dataset, EvalConfig, TrainConfig
 from msrun_cli.data.detection import eval_pipeline, max_boxes_of, train_pipeline
 from msrun_cli.data.pipeline import Batches, LoaderOptions
 from msrun_cli.data.records import DetectionData, Split, fingerprint
+from msrun_cli.data.samples import epoch_order
 from msrun_cli.engine.amp import apply_amp
 from msrun_cli.engine.callbacks.checkpoints import CheckpointSaver, KeepPolicy
 from msrun_cli.engine.callbacks.evaluation import EpochEvaluation
@@ -34,6 +35,7 @@ from msrun_cli.engine.checkpoint import (
     newest_complete,
     training_parameters,
 )
+from msrun_cli.engine.diagnosis import Diagnosis
 from msrun_cli.engine.loss_scale import make_loss_scale
 from msrun_cli.engine.predictor import Predictor
 from msrun_cli.engine.train_step import TrainStep
@@ -208,6 +210,20 @@ def build_report(cfg: TrainConfig | EvalConfig, data: DetectionData, run: RunFol
     return DetectionReport(data.class_names, run.plots)
 
 
+def build_diagnosis(
+    cfg: TrainConfig, run: RunFolder, data: DetectionData, network: nn.Cell, step: TrainStep
+) -> Diagnosis:
+    """For a training that stops because of NaN, Inf or overflow."""
+
+    def files_of(number: int) -> list[str]:
+        records = data.train.records
+        epoch, position = divmod(number - 1, len(records) // cfg.batch_size)
+        order = epoch_order(cfg.seed, epoch, len(records))[position * cfg.batch_size :]
+        return [records[index].image_path for index in order[: cfg.batch_size].tolist()]
+
+    return Diagnosis(step, network.trainable_params(), run.root, files_of)
+
+
 @dataclass(frozen=True)
 class Callbacks:
     """in_order: for Model.train; the others are read by the recipe."""
@@ -239,6 +255,7 @@ def build_callbacks(
     evaluate: Callable[[], Any],
     device: Device,
     facts: dict[str, Any],
+    diagnose: Diagnosis,
 ) -> Callbacks:
     """facts: of data_facts, for the checkpoints. A resumed `state` cuts the metrics file behind its step."""
     metric_names = DetectionReport.metric_names
@@ -246,7 +263,7 @@ def build_callbacks(
         MetricsFile(run.metrics_csv, training.term_names, metric_names, state.step),
         ProgressDisplay(state, training.term_names, cfg.logger.progress),
     ]
-    guard = Guard(cfg.loss_scale.max_skipped, training.term_names)
+    guard = Guard(cfg.overflow.max_consecutive, training.term_names, diagnose)
     recorder = StepRecorder(state, training.term_names, cfg.logger.every, sinks, guard, device.graph)
     early_stop = EarlyStop(state, cfg.max_steps)
     evaluation = EpochEvaluation(state, evaluate, cfg.evaluate_every, cfg.checkpoint.monitor, sinks)

@@ -76,7 +76,11 @@ class LossScale:
     value: float = setting(above=0)
     factor: float = setting(above=1)
     window: int = setting(low=1)  # good steps before the scale grows
-    max_skipped: int = setting(low=1)  # steps; that many skipped in a row end the training
+
+
+@dataclass(kw_only=True)
+class Overflow:
+    max_consecutive: int = setting(low=1)  # steps; that many skipped in a row end the training
 
 
 @dataclass(kw_only=True)
@@ -132,6 +136,7 @@ class TrainConfig:
     loss: Target = setting(package="msrun_cli.losses")
     amp: Amp
     loss_scale: LossScale
+    overflow: Overflow
     device: Device
     optimizer: Target = setting(package="msrun_cli.optim")
     schedule: Schedule
