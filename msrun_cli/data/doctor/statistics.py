@@ -1,0 +1,72 @@
+"""Figures of a dataset: how many, how large."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from msrun_cli.data.doctor.checked import CheckedData, CheckedSplit
+from msrun_cli.data.doctor.classes import class_counts
+from msrun_cli.data.scan import ImageLook
+
+# COCO: areas in pixels of the file.
+SMALL, LARGE = 32**2, 96**2
+_MOST_SIZES = 5
+
+
+def statistics(data: CheckedData, looks: Mapping[str, Sequence[ImageLook]]) -> dict[str, Any]:
+    """For each split its numbers (split_statistics), and the table of classes; plain values for JSON."""
+    counts = {split.name: class_counts(split, len(data.class_names)) for split in (data.train, data.val)}
+    return {
+        "splits": {split.name: split_statistics(split, looks[split.name]) for split in data.splits},
+        "classes": [
+            {"name": name, **{split: int(of_class[index]) for split, of_class in counts.items()}}
+            for index, name in enumerate(data.class_names)
+        ],
+    }
+
+
+def split_statistics(split: CheckedSplit, looks: Sequence[ImageLook]) -> dict[str, Any]:
+    """images, boxes (crowds counted apart), crowds, images_without_boxes, boxes_per_image (min, median, max),
+    box_sizes (COCO's small, medium, large by area in pixels of the file), image_sizes (the commonest, with counts),
+    formats.
+    """
+    single = ~split.crowds
+    per_image = np.bincount(split.owners[single], minlength=len(split.records)) if len(split.records) else np.zeros(0)
+    found: dict[str, Any] = {"images": len(split.records), "labels": int(single.sum())}
+    if len(split.boxes_xyxy) or not len(split.classes):
+        areas = (split.boxes_xyxy[single, 2:] - split.boxes_xyxy[single, :2]).prod(axis=1)
+        boxes = {
+            "small": int((areas < SMALL).sum()),
+            "medium": int(((areas >= SMALL) & (areas <= LARGE)).sum()),
+            "large": int((areas > LARGE).sum()),
+        }
+        found = {
+            "images": len(split.records),
+            "boxes": int(single.sum()),
+            "crowds": int(split.crowds.sum()),
+            "images_without_boxes": int(len(split.records) - len(np.unique(split.owners))),
+            "boxes_per_image": _spread(per_image),
+            "box_sizes": boxes,
+        }
+    sizes = Counter((look.width, look.height) for look in looks if look.width)
+    formats = Counter(look.format for look in looks if look.format)
+    common = [
+        {"width": width, "height": height, "images": number}
+        for (width, height), number in sizes.most_common(_MOST_SIZES)
+    ]
+    sides = np.array(list(sizes), np.int64).reshape(-1, 2)
+    found["image_sizes"] = {"different": len(sizes), "commonest": common}
+    if len(sides):
+        found["image_sizes"] |= {"smallest_side": int(sides.min()), "largest_side": int(sides.max())}
+    found["formats"] = dict(formats.most_common())
+    return found
+
+
+def _spread(counts: np.ndarray) -> dict[str, float]:
+    if not len(counts):
+        return {"min": 0, "median": 0, "max": 0}
+    return {"min": int(counts.min()), "median": float(np.median(counts)), "max": int(counts.max())}

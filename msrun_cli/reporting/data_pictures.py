@@ -1,0 +1,2 @@
+def save_report(*a):
+    return []
