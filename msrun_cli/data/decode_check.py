@@ -10,9 +10,10 @@ import multiprocessing
 import os
 import re
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 
 import cv2
 import numpy as np
@@ -22,6 +23,7 @@ from msrun_cli.data.records import Record
 from msrun_cli.data.scan import ImageFault
 
 _CHUNK = 16  # files per task of a process
+_MOST_HEARD = 1 << 16  # bytes
 # Remarks of libpng about colour profiles and texts do not touch the pixels.
 _HARMLESS = re.compile(r"^libpng warning: (?!.*(CRC|IDAT))")
 
@@ -62,6 +64,25 @@ def decode_images(
     return sorted(found, key=lambda fault: fault.index)
 
 
+@contextmanager
+def decoders_heard() -> Iterator[list[str]]:
+    """Complaints that decoders print while this is open, for files that are decoded in this process; filled at its end.
+
+    Whatever else is written to file descriptor 2 meanwhile is lost.
+    """
+    complaints: list[str] = []
+    with tempfile.TemporaryFile() as heard:
+        kept = os.dup(2)
+        os.dup2(heard.fileno(), 2)
+        try:
+            yield complaints
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            heard.seek(0)
+            complaints += _complaints(heard.read(_MOST_HEARD))
+
+
 def _listen_to_decoders() -> None:
     """Send file descriptor 2 of this process into a file that is read after each image."""
     heard = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
@@ -84,8 +105,12 @@ def _complaint(path: str) -> str:
         return f"cannot be read: {error.strerror}"
     except cv2.error as error:
         return f"cannot be decoded: {error.err}"
-    heard = os.pread(2, 4096, 0).decode("utf-8", errors="replace").splitlines()
-    said = [line.strip() for line in heard if line.strip() and not _HARMLESS.match(line)]
+    said = _complaints(os.pread(2, _MOST_HEARD, 0))
     if image is None:
         return f"cannot be decoded{': ' + said[0] if said else ''}: copy it again or remove it"
     return f"is damaged, its decoder says: {said[0]}" if said else ""
+
+
+def _complaints(heard: bytes) -> list[str]:
+    lines = heard.decode("utf-8", errors="replace").splitlines()
+    return [line.strip() for line in lines if line.strip() and not _HARMLESS.match(line)]

@@ -56,7 +56,7 @@ def hashes(thumbs: np.ndarray) -> np.ndarray:
     """bool (N, 63) of thumbnails (N, 16, 16)."""
     basis = _cosines()
     spectrum = basis @ np.nan_to_num(thumbs.astype(np.float64)) @ basis.T
-    return spectrum.reshape(len(thumbs), -1)[:, 1:] > 0
+    return spectrum.reshape(-1, _LOWEST * _LOWEST)[:, 1:] > 0
 
 
 def near_pairs(thumbs: np.ndarray) -> np.ndarray:
@@ -65,7 +65,7 @@ def near_pairs(thumbs: np.ndarray) -> np.ndarray:
     Where more than 4000 images agree in a part of their hash, each is only compared with the 500 that follow it in the
     order of the hashes, which bounds time and memory.
     """
-    centred = thumbs.reshape(len(thumbs), -1) - thumbs.mean(axis=(1, 2))[:, None]
+    centred = thumbs.reshape(-1, _SIDE * _SIDE) - thumbs.mean(axis=(1, 2))[:, None]
     usable = np.flatnonzero(centred.std(axis=1) >= _FLAT)  # NaN is not
     bits = hashes(thumbs[usable])
     keys = bits @ (np.uint64(1) << np.arange(bits.shape[1], dtype=np.uint64))
@@ -112,13 +112,13 @@ def _buckets(part: np.ndarray, keys: np.ndarray) -> list[np.ndarray]:
 def _close_in_bits(bucket: np.ndarray, keys: np.ndarray) -> Iterator[np.ndarray]:
     """(n, 2) pairs that differ in at most MOST_BITS, in pieces of bounded size."""
     reach = len(bucket) if len(bucket) <= _LARGEST_BUCKET else _NEIGHBOURS
-    block = max(1, _BLOCK_PAIRS // reach)
+    block = max(1, min(reach, _BLOCK_PAIRS // (2 * reach)))
     for start in range(0, len(bucket) - 1, block):
         rows, others = bucket[start : start + block], bucket[start : start + block + reach]
         difference = np.ascontiguousarray(keys[rows][:, None] ^ keys[others][None])
         bits = _POPULATION[difference.view(np.uint16).reshape(*difference.shape, 4)].sum(axis=2, dtype=np.uint8)
         first, second = np.nonzero(bits <= MOST_BITS)
-        later = second > first
+        later = (second > first) & (second - first <= reach)
         yield np.column_stack([rows[first[later]], others[second[later]]])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -24,7 +25,8 @@ _MOST_CLASSES = 30  # rows of the table of classes
 @contextmanager
 def progress_display() -> Iterator[Stage]:
     """A bar for each stage on stderr, nothing where that is no terminal."""
-    console = Console(stderr=True)
+    # A descriptor of its own: the one of stderr is lent to image decoders for a while.
+    console = Console(file=os.fdopen(os.dup(2), "w", encoding="utf-8", errors="replace"))
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
 
@@ -60,17 +62,31 @@ def report_json(examination: Examination, about: dict[str, Any]) -> dict[str, An
 
 def report_tables(examination: Examination) -> Group:
     """Notes of the reader, statistics, checks."""
-    notes = Text("\n".join(examination.data.notes))
-    parts = [notes, _statistics_table(examination.statistics)] if examination.data.notes else []
-    parts = parts or [_statistics_table(examination.statistics)]
+    data = examination.data
+    parts: list[Any] = [Text("\n".join(data.notes))] if data.notes else []
+    parts.append(_statistics_table(examination.statistics))
     if examination.statistics["classes"]:
-        parts.append(_class_table(examination.statistics["classes"]))
-    return Group(*parts, findings_table(examination.findings))
+        splits = ("train",) if data.same else ("train", "val")
+        parts.append(_class_table(examination.statistics["classes"], splits))
+    below = common_folder([record.image_path for split in data.splits for record in split.records])
+    return Group(*parts, findings_table(examination.findings, below))
 
 
-def findings_table(findings: Sequence[Finding]) -> Table:
-    """One row for each check that was made; under it up to five cases and what to do."""
-    table = Table(title="Checks", show_lines=False)
+def common_folder(paths: Sequence[str]) -> str:
+    """The folder that all paths share, "" when that is the root or there is none."""
+    try:
+        folder = os.path.commonpath({os.path.dirname(path) for path in paths})
+    except ValueError:  # no paths, or absolute and relative ones
+        return ""
+    return "" if folder == os.sep else folder
+
+
+def findings_table(findings: Sequence[Finding], below: str = "") -> Table:
+    """One row for each check that was made; under it up to five cases and what to do.
+
+    below: a folder that is left out at the beginning of paths
+    """
+    table = Table(title=f"Checks (files are below {escape(below)})" if below else "Checks")
     table.add_column("check", no_wrap=True)
     table.add_column("", no_wrap=True)
     table.add_column("count", justify="right", no_wrap=True)
@@ -78,18 +94,19 @@ def findings_table(findings: Sequence[Finding]) -> Table:
     for item in findings:
         if item.status != SKIP:
             status = Text(item.status.upper(), style=_STYLES[item.status])
-            table.add_row(item.check, status, str(item.count), _words(item))
+            table.add_row(item.check, status, str(item.count), _words(item, below))
     left_out = [item.check for item in findings if item.status == SKIP]
     if left_out:
         table.caption = f"not checked: {', '.join(left_out)}"
     return table
 
 
-def _words(item: Finding) -> Text:
+def _words(item: Finding, below: str) -> Text:
     # Text and not markup: a path may have square brackets.
     words = Text(item.summary)
     for example in item.examples[:_SHOWN]:
-        words.append(f"\n  {example.text}", style="dim")
+        text = example.text.replace(f"{below}{os.sep}", "") if below else example.text
+        words.append(f"\n  {text}", style="dim")
     if item.count > _SHOWN and len(item.examples) > _SHOWN:
         words.append(f"\n  and {item.count - _SHOWN} more", style="dim")
     if item.advice:
@@ -127,14 +144,14 @@ def _described(split: dict[str, Any]) -> list[tuple[str, str]]:
     return [*lines, ("image sizes", common + more or "-"), ("formats", formats or "-")]
 
 
-def _class_table(classes: Sequence[dict[str, Any]]) -> Table:
+def _class_table(classes: Sequence[dict[str, Any]], splits: Sequence[str]) -> Table:
     table = Table(title="Classes")
     table.add_column("class", overflow="fold")
-    for split in ("train", "val"):
+    for split in splits:
         table.add_column(split, justify="right")
     common = sorted(classes, key=lambda item: -item["train"] - item["val"])
     for item in common[:_MOST_CLASSES]:
-        table.add_row(escape(item["name"]), str(item["train"]), str(item["val"]))
+        table.add_row(escape(item["name"]), *(str(item[split]) for split in splits))
     if len(classes) > _MOST_CLASSES:
         table.caption = f"and {len(classes) - _MOST_CLASSES} rarer ones (--json has all)"
     return table

@@ -17,7 +17,7 @@ from msrun_cli.runtime.log import console
 
 
 def check_data(cfg: CheckDataConfig) -> int:
-    """Print, and save if wished, what is found; returns the number of failed checks.
+    """Print, and save if wished, what is found; returns 0.
 
     Raises DataError when a check failed, DataWarning when one warned under `strict`.
     """
@@ -39,7 +39,7 @@ def check_data(cfg: CheckDataConfig) -> int:
     else:
         console.print(report_tables(examination))
     if cfg.save is not None:
-        written = save_report(examination, report, cfg.save, cfg.image_size, cfg.seed)
+        written = save_report(examination, report, cfg.save, options, cfg.seed)
         print("saved:", ", ".join(map(str, written)), file=sys.stderr)
     return _verdict(examination, cfg.strict)
 
@@ -47,7 +47,7 @@ def check_data(cfg: CheckDataConfig) -> int:
 def _verdict(examination: Examination, strict: bool) -> int:
     named = {status: [item.check for item in examination.findings if item.status == status] for status in (FAIL, WARN)}
     if named[FAIL]:
-        raise DataError(f"{len(named[FAIL])} checks failed: {', '.join(named[FAIL])}.")
+        raise DataError(f"failed: {', '.join(named[FAIL])}.")
     if named[WARN] and strict:
-        raise DataWarning(f"{len(named[WARN])} checks warned, and --strict was given: {', '.join(named[WARN])}.")
-    return len(named[FAIL])
+        raise DataWarning(f"warnings, which --strict counts as errors: {', '.join(named[WARN])}.")
+    return 0

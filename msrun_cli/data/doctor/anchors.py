@@ -53,9 +53,12 @@ def fit_anchors(sizes: np.ndarray, anchors: np.ndarray, threshold: float, seed: 
 
 def best_recall(sizes: np.ndarray, anchors: np.ndarray, threshold: float) -> float:
     """Part of the boxes (N, 2) for which some anchor has max(w / aw, aw / w, h / ah, ah / h) < threshold."""
-    if not len(sizes):
-        return 1.0
-    return float((_log_distance(sizes, anchors).min(axis=1) < np.log(threshold)).mean())
+    return float(matched(sizes, anchors, threshold).mean()) if len(sizes) else 1.0
+
+
+def matched(sizes: np.ndarray, anchors: np.ndarray, threshold: float) -> np.ndarray:
+    """bool (N,): whether some anchor is near enough."""
+    return _log_distance(sizes, anchors).min(axis=1) < np.log(threshold)
 
 
 def propose(sizes: np.ndarray, count: int, threshold: float, seed: int = 0) -> np.ndarray:
@@ -118,7 +121,7 @@ def anchor_check(fit: AnchorFit | None, override: str | None, why_not: str) -> F
             "" if status == PASS else "no better anchors were found: look at tiny and covering boxes, raise image_size"
         )
         return Finding("anchors", status, missed if status == WARN else 0, summary, (), advice)
-    advice = override or "the model has fixed anchors; another image_size may fit better (these are for information)"
+    advice = override or "the anchors of this model are fixed (the proposal is for information): try another image_size"
     example = Example(f"anchors for {fit.proposed_recall:.1%}: {shown(fit.proposal)}")
     return Finding("anchors", WARN, missed, summary, (example,), advice)
 

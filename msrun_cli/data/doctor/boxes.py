@@ -122,8 +122,8 @@ def _examples(split: CheckedSplit, boxes: np.ndarray, data: CheckedData) -> list
     for box in boxes.tolist():
         owner = int(split.owners[box])
         path = split.records[owner].image_path
-        x1, y1, x2, y2 = split.boxes_xyxy[box]
+        x1, y1, x2, y2 = split.boxes_xyxy[box].tolist()
         name = data.class_names[split.classes[box]]
         text = f"{path}: {name} at {x1:.1f},{y1:.1f}, {x2 - x1:.1f} x {y2 - y1:.1f} px"
-        found.append(Example(text, split.name, owner, path))
+        found.append(Example(text, split.name, owner, path, (x1, y1, x2, y2)))
     return found

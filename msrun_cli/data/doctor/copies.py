@@ -110,7 +110,12 @@ def _by_place(
 def _example(members: Sequence[_Item]) -> Example:
     shown = " = ".join(f"{item.split.name}: {item.path}" for item in members[:3])
     more = f" and {len(members) - 3} more" if len(members) > 3 else ""
-    return Example(shown + more, members[0].split.name, members[0].index, members[0].path)
+    return _about(members, shown + more)
+
+
+def _about(members: Sequence[_Item], text: str) -> Example:
+    first = members[0]
+    return Example(text, first.split.name, first.index, first.path, twin=members[1].path)
 
 
 def _contradictions(data: CheckedData, items: Sequence[_Item], groups: Sequence[Sequence[int]]) -> Finding:
@@ -121,7 +126,7 @@ def _contradictions(data: CheckedData, items: Sequence[_Item], groups: Sequence[
         members = [items[place] for place in group]
         if len({item.classes for item in members}) > 1:
             shown = " and ".join(f"{item.path} ({_named(data, item.classes)})" for item in members[:3])
-            examples.append(Example(shown, members[0].split.name, members[0].index, members[0].path))
+            examples.append(_about(members, shown))
     return finding(
         "contradictions",
         WARN,

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from msrun_cli.common.errors import DataError
-from msrun_cli.data.decode_check import decode_images
+from msrun_cli.data.decode_check import decode_images, decoders_heard
 from msrun_cli.data.doctor.anchors import AnchorFit, anchor_check, box_sizes, fit_anchors
 from msrun_cli.data.doctor.boxes import background, box_checks, label_notes
-from msrun_cli.data.doctor.checked import CheckedData, CheckedSplit
+from msrun_cli.data.doctor.checked import CheckedData
 from msrun_cli.data.doctor.classes import class_checks, split_checks
 from msrun_cli.data.doctor.copies import copy_checks
 from msrun_cli.data.doctor.files import file_checks
@@ -70,11 +70,12 @@ def examine(data: CheckedData, refusal: DataError | None, options: CheckOptions,
         looks = _decode(data, looks, options, stage)
     total = sum(len(split.records) for split in data.splits)
     advance = stage("comparing images", total) if options.near_duplicates else None
-    copies = copy_checks(data, looks, options.near_duplicates, options.workers or os.cpu_count() or 1, advance)
+    with decoders_heard() as complaints:
+        copies = copy_checks(data, looks, options.near_duplicates, options.workers or os.cpu_count() or 1, advance)
     fit = _anchors(data, options)
     findings = [
         _reader(data, refusal),
-        *file_checks(data, looks),
+        *file_checks(data, looks, [] if options.deep else complaints),
         *_label_checks(data, options),
         *copies,
         _anchor_finding(data, fit, options),
@@ -144,18 +145,19 @@ def _anchor_finding(data: CheckedData, fit: AnchorFit | None, options: CheckOpti
     return anchor_check(fit, override, reason)
 
 
-def offenders(findings: Sequence[Finding], splits: Mapping[str, CheckedSplit]) -> list[tuple[CheckedSplit, int, str]]:
-    """(split, record, id of the check) of cases that are worth a picture, checks taking turns, each record once."""
-    queues = [
-        [(example, item.check) for example in item.examples if example.index is not None and example.split in splits]
-        for item in findings
-        if item.status != PASS
-    ]
-    found: dict[tuple[str, int], tuple[CheckedSplit, int, str]] = {}
-    for turn in range(max(map(len, queues), default=0)):
-        for queue in queues:
-            if turn < len(queue):
-                example, check = queue[turn]
-                key = (str(example.split), int(example.index or 0))
-                found.setdefault(key, (splits[key[0]], key[1], check))
+def offenders(findings: Sequence[Finding]) -> list[tuple[str, list[Example]]]:
+    """(check, its cases about one record) that are worth a picture; checks take turns, each record comes once."""
+    cases: list[list[tuple[str, list[Example]]]] = []
+    for item in findings:
+        of_record: dict[tuple[str | None, int], list[Example]] = {}
+        for example in item.examples if item.status != PASS else ():
+            if example.index is not None:
+                of_record.setdefault((example.split, example.index), []).append(example)
+        cases.append([(item.check, examples) for examples in of_record.values()])
+    found: dict[tuple[str | None, int | None], tuple[str, list[Example]]] = {}
+    for turn in range(max(map(len, cases), default=0)):
+        for of_check in cases:
+            if turn < len(of_check):
+                first = of_check[turn][1][0]
+                found.setdefault((first.split, first.index), of_check[turn])
     return list(found.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from msrun_cli.data.doctor.checked import CheckedData, CheckedSplit
-from msrun_cli.data.doctor.findings import FAIL, WARN, Example, Finding, finding
+from msrun_cli.data.doctor.findings import FAIL, PASS, WARN, Example, Finding, finding
 from msrun_cli.data.file_kinds import is_mislabelled
 from msrun_cli.data.scan import FAULT_KINDS, ImageFault, ImageLook
 
@@ -23,11 +23,29 @@ _ADVICE = {
 }
 
 
-def file_checks(data: CheckedData, looks: Mapping[str, Sequence[ImageLook]]) -> list[Finding]:
-    """One finding for each kind of fault, then the suffixes. looks: for each split, as long as its records."""
+def file_checks(
+    data: CheckedData, looks: Mapping[str, Sequence[ImageLook]], complaints: Sequence[str]
+) -> list[Finding]:
+    """One finding for each kind of fault, then the suffixes.
+
+    looks: for each split, as long as its records; complaints: of decoders, not known about which files
+    """
     faults = {split.name: [look.fault for look in looks[split.name] if look.fault] for split in data.splits}
     found = [_of_kind(kind, faults) for kind in FAULT_KINDS]
-    return [*found, _mislabelled(data, looks)]
+    return [*(_with_complaints(item, complaints) for item in found), _mislabelled(data, looks)]
+
+
+def _with_complaints(item: Finding, complaints: Sequence[str]) -> Finding:
+    """A warning in place of "none" where decoders spoke of damage."""
+    if item.check != "damaged" or item.status != PASS or not complaints:
+        return item
+    return finding(
+        "damaged",
+        WARN,
+        [Example(text) for text in complaints],
+        "complaints of image decoders, which do not say about which files",
+        "--deep names the files",
+    )
 
 
 def _of_kind(kind: str, faults: Mapping[str, Sequence[ImageFault]]) -> Finding:

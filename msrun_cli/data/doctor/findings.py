@@ -15,12 +15,18 @@ MOST_LISTED = 1000
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One case. split, index: the record it is about, None when it is about none."""
+    """One case.
+
+    split, index, path: the record it is about, None when it is about none; box_xyxy: in pixels of its file;
+    twin: path of an image that is the same or nearly
+    """
 
     text: str
     split: str | None = None
     index: int | None = None
     path: str | None = None
+    box_xyxy: tuple[float, float, float, float] | None = None
+    twin: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

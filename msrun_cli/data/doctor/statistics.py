@@ -21,7 +21,9 @@ def statistics(data: CheckedData, looks: Mapping[str, Sequence[ImageLook]]) -> d
     """For each split its numbers (split_statistics), and the table of classes; plain values for JSON."""
     counts = {split.name: class_counts(split, len(data.class_names)) for split in (data.train, data.val)}
     return {
-        "splits": {split.name: split_statistics(split, looks[split.name]) for split in data.splits},
+        "splits": {
+            split.name: split_statistics(split, looks[split.name], data.task == "detection") for split in data.splits
+        },
         "classes": [
             {"name": name, **{split: int(of_class[index]) for split, of_class in counts.items()}}
             for index, name in enumerate(data.class_names)
@@ -29,28 +31,27 @@ def statistics(data: CheckedData, looks: Mapping[str, Sequence[ImageLook]]) -> d
     }
 
 
-def split_statistics(split: CheckedSplit, looks: Sequence[ImageLook]) -> dict[str, Any]:
-    """images, boxes (crowds counted apart), crowds, images_without_boxes, boxes_per_image (min, median, max),
-    box_sizes (COCO's small, medium, large by area in pixels of the file), image_sizes (the commonest, with counts),
-    formats.
+def split_statistics(split: CheckedSplit, looks: Sequence[ImageLook], boxes: bool) -> dict[str, Any]:
+    """Plain values: images, image_sizes (the commonest, with counts), formats.
+
+    boxes: also the number of boxes and, apart, of crowds, images_without_boxes, boxes_per_image (min, median, max), and
+    box_sizes: COCO's small, medium, large by area in pixels of the file.
     """
-    single = ~split.crowds
-    per_image = np.bincount(split.owners[single], minlength=len(split.records)) if len(split.records) else np.zeros(0)
-    found: dict[str, Any] = {"images": len(split.records), "labels": int(single.sum())}
-    if len(split.boxes_xyxy) or not len(split.classes):
+    found: dict[str, Any] = {"images": len(split.records)}
+    if boxes:
+        single = ~split.crowds
+        per_image = np.bincount(split.owners[single], minlength=len(split.records))
         areas = (split.boxes_xyxy[single, 2:] - split.boxes_xyxy[single, :2]).prod(axis=1)
-        boxes = {
-            "small": int((areas < SMALL).sum()),
-            "medium": int(((areas >= SMALL) & (areas <= LARGE)).sum()),
-            "large": int((areas > LARGE).sum()),
-        }
-        found = {
-            "images": len(split.records),
+        found |= {
             "boxes": int(single.sum()),
             "crowds": int(split.crowds.sum()),
             "images_without_boxes": int(len(split.records) - len(np.unique(split.owners))),
             "boxes_per_image": _spread(per_image),
-            "box_sizes": boxes,
+            "box_sizes": {
+                "small": int((areas < SMALL).sum()),
+                "medium": int(((areas >= SMALL) & (areas <= LARGE)).sum()),
+                "large": int((areas > LARGE).sum()),
+            },
         }
     sizes = Counter((look.width, look.height) for look in looks if look.width)
     formats = Counter(look.format for look in looks if look.format)
