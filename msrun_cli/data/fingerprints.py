@@ -16,8 +16,9 @@ the nearest two different ones are 13 bits apart and correlate by 0.89.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -32,6 +33,7 @@ _LOWEST = 8
 # Two hashes that differ in at most 5 of 63 bits agree in at least one of 6 parts.
 _PARTS = np.array_split(np.arange(_LOWEST * _LOWEST - 1), MOST_BITS + 1)
 _READ_BYTES = 1 << 20
+_CHUNK = 32  # files per task of a thread
 _LEAST_DECODED = 64  # pixels; a JPEG is decoded at 1/2, 1/4 or 1/8 of its size, but not below this
 _LARGEST_BUCKET = 4000  # images that share a part of the hash and are all compared
 _NEIGHBOURS = 500  # in larger buckets
@@ -42,6 +44,22 @@ _POPULATION = np.array([bin(number).count("1") for number in range(1 << 16)], np
 def digests(paths: Sequence[str], workers: int, progress: Callable[[int], None] | None = None) -> list[bytes | None]:
     """BLAKE2b of each file's content; None where it cannot be read."""
     return _mapped(_digest, [(path,) for path in paths], workers, progress)
+
+
+def identical_files(paths: Sequence[str], workers: int) -> list[list[int]]:
+    """Groups of places in `paths` whose files have the same content, sorted; of most files only 4 KB are read."""
+    lengths_and_samples = _mapped(_sample, [(path,) for path in paths], workers, None)
+    candidates = [place for group in _equal(lengths_and_samples) for place in group]
+    found = _equal(digests([paths[place] for place in candidates], workers))
+    return sorted([candidates[place] for place in group] for group in found)
+
+
+def _equal(values: Sequence[Hashable]) -> list[list[int]]:
+    places: dict[Hashable, list[int]] = defaultdict(list)
+    for place, value in enumerate(values):
+        if value is not None:
+            places[value].append(place)
+    return [group for group in places.values() if len(group) > 1]
 
 
 def thumbnails(
@@ -122,6 +140,16 @@ def _close_in_bits(bucket: np.ndarray, keys: np.ndarray) -> Iterator[np.ndarray]
         yield np.column_stack([rows[first[later]], others[second[later]]])
 
 
+def _sample(path: str) -> tuple[int, bytes] | None:
+    """Length, and some bytes of the middle: headers are alike in all files of a camera."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            length = os.fstat(file.fileno()).st_size
+            return length, hashlib.blake2b(os.pread(file.fileno(), 4096, length // 2), digest_size=8).digest()
+    except OSError:
+        return None
+
+
 def _digest(path: str) -> bytes | None:
     state = hashlib.blake2b(digest_size=16)
     try:
@@ -164,13 +192,14 @@ def _mapped(
     function: Callable[..., Any], arguments: Sequence[Any], workers: int, progress: Callable[[int], None] | None
 ) -> list[Any]:
     """In the order of `arguments` (tuples), by threads."""
-    results = []
+    results: list[Any] = []
+    chunks = [arguments[start : start + _CHUNK] for start in range(0, len(arguments), _CHUNK)]
     with ThreadPoolExecutor(workers, thread_name_prefix="msrun-fingerprint") as pool:
         try:
-            for result in pool.map(lambda item: function(*item), arguments):
-                results.append(result)
+            for found in pool.map(lambda chunk: [function(*item) for item in chunk], chunks):
+                results += found
                 if progress is not None:
-                    progress(1)
+                    progress(len(found))
         except BaseException:  # Ctrl-C too
             pool.shutdown(cancel_futures=True)
             raise

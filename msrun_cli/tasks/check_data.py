@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import sys
@@ -21,6 +22,8 @@ def check_data(cfg: CheckDataConfig) -> int:
 
     Raises DataError when a check failed, DataWarning when one warned under `strict`.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):  # names of files and classes may not fit the terminal's encoding
+        sys.stdout.reconfigure(errors="backslashreplace")
     # Notes of the readers (shapes are being generated ...) must not get between the lines of --json.
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
     data, refusal = build.build_checked_data(cfg)
@@ -35,7 +38,7 @@ def check_data(cfg: CheckDataConfig) -> int:
     }
     report = report_json(examination, about)
     if cfg.json:
-        print(json.dumps(report, indent=2, ensure_ascii=False))
+        print(json.dumps(report, indent=2))  # in ASCII, whatever the locale
     else:
         console.print(report_tables(examination))
     if cfg.save is not None:

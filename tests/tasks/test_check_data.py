@@ -90,8 +90,9 @@ def test_report_and_pictures_are_saved(examined) -> None:
 
 
 def test_a_reader_that_gives_up_is_a_failure_and_the_files_are_checked(tmp_path: Path) -> None:
-    root = write_faulty(tmp_path / "set", missing=True)
-    done = msrun("check-data", "dataset=coco", f"dataset.root={root}", cwd=tmp_path, COLUMNS="200")
+    root = write_faulty(tmp_path / "数据 set", missing=True)
+    terminal = {"COLUMNS": "200", "PYTHONIOENCODING": "ascii"}  # cannot show the name of the folder
+    done = msrun("check-data", "dataset=coco", f"dataset.root={root}", cwd=tmp_path, **terminal)
     assert done.returncode == 3
     assert "error: failed: reader, broken_link, empty, not_an_image" in done.stderr
     for words in ("missing.jpg", "broken link.jpg is a symbolic link", "truncated.jpg", "not checked: labels"):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,7 +9,7 @@ import numpy as np
 
 from msrun_cli.data.doctor.checked import CheckedData, CheckedSplit
 from msrun_cli.data.doctor.findings import FAIL, WARN, Example, Finding, finding, skipped
-from msrun_cli.data.fingerprints import digests, groups_of, near_pairs, thumbnails
+from msrun_cli.data.fingerprints import groups_of, identical_files, near_pairs, thumbnails
 from msrun_cli.data.scan import ImageLook
 
 Advance = Callable[[int], None] | None
@@ -39,7 +37,7 @@ def copy_checks(
     advance: called with the number of images done since the last call; all in all once per image if near, else never
     """
     items = [_Item(split, index) for split in data.splits for index in _readable(looks[split.name])]
-    identical = _identical(items, workers)
+    identical = identical_files([item.path for item in items], workers)
     found = [
         *_by_place("duplicates", "leakage", items, identical, FAIL, "identical files"),
         _contradictions(data, items, identical),
@@ -57,26 +55,6 @@ def copy_checks(
 
 def _readable(looks: Sequence[ImageLook]) -> list[int]:
     return [index for index, look in enumerate(looks) if look.fault is None or look.fault.kind == "size"]
-
-
-def _identical(items: Sequence[_Item], workers: int) -> list[list[int]]:
-    """Groups of places in `items` whose files have the same content. Only files of equal length are read."""
-    by_length: dict[int, list[int]] = defaultdict(list)
-    for place, item in enumerate(items):
-        by_length[_length(item.path)].append(place)
-    candidates = [place for places in by_length.values() if len(places) > 1 for place in places]
-    by_digest: dict[bytes, list[int]] = defaultdict(list)
-    for place, digest in zip(candidates, digests([items[place].path for place in candidates], workers), strict=True):
-        if digest is not None:
-            by_digest[digest].append(place)
-    return sorted(sorted(places) for places in by_digest.values() if len(places) > 1)
-
-
-def _length(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return -1
 
 
 def _by_place(

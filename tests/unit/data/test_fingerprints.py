@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from msrun_cli.data import fingerprints
-from msrun_cli.data.fingerprints import digests, groups_of, hashes, near_pairs, thumbnails
+from msrun_cli.data.fingerprints import digests, groups_of, hashes, identical_files, near_pairs, thumbnails
 
 
 def photo(seed: int, width: int = 320, height: int = 240) -> np.ndarray:
@@ -76,6 +76,18 @@ def test_digests_and_what_cannot_be_read(tmp_path: Path) -> None:
     found = digests([str(tmp_path / name) for name in ("a", "b", "c", "gone")], 2)
     assert found[0] == found[1] != found[2] and found[3] is None
     assert np.isnan(thumbnails([str(tmp_path / "a"), str(tmp_path / "gone")], [(4, 4)] * 2, 1)).all()
+
+
+def test_identical_files(tmp_path: Path) -> None:
+    long = bytes(100_000)
+    other_end = long[:-1] + b"x"  # same length, same middle
+    contents = [long, b"a", other_end, b"a", b"b", long, b"", b""]
+    paths = []
+    for number, content in enumerate(contents):
+        paths.append(str(tmp_path / str(number)))
+        Path(paths[-1]).write_bytes(content)
+    assert identical_files([*paths, str(tmp_path / "gone"), str(tmp_path)], 3) == [[0, 5], [1, 3], [6, 7]]
+    assert identical_files([], 1) == []
 
 
 def test_nothing_to_compare() -> None:
