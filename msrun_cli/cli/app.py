@@ -60,7 +60,6 @@ def check_data(
     as_json: options.Json = False,
     strict: options.Strict = False,
     deep: options.Deep = False,
-    multirun: options.Multirun = False,
     cfg: options.Cfg = None,
     resolve: options.Resolve = False,
     package: options.Package = None,
@@ -70,8 +69,8 @@ def check_data(
     debug: options.Debug = False,
 ) -> None:
     """Look for faults in a dataset. Example: msrun check-data dataset=coco dataset.root=DIR"""
-    flags = _flags(multirun, cfg, resolve, package, info, config_name, config_dir, debug)
-    # Each option is a setting too, so that jobs of a sweep and other programs can give it.
+    flags = _flags(False, cfg, resolve, package, info, config_name, config_dir, debug)
+    # Each option is a setting too, so that a configuration file can give it.
     named = [f"{key}=true" for key, wanted in (("json", as_json), ("strict", strict), ("deep", deep)) if wanted]
     if save is not None:
         escaped = save.replace('"', '\\"')

@@ -64,7 +64,8 @@ def report_tables(examination: Examination) -> Group:
     """Notes of the reader, statistics, checks."""
     data = examination.data
     parts: list[Any] = [Text("\n".join(data.notes))] if data.notes else []
-    parts.append(_statistics_table(examination.statistics))
+    if examination.statistics["splits"]:
+        parts.append(_statistics_table(examination.statistics))
     if examination.statistics["classes"]:
         splits = ("train",) if data.same else ("train", "val")
         parts.append(_class_table(examination.statistics["classes"], splits))

@@ -69,13 +69,14 @@ def split_checks(data: CheckedData, batch_size: int) -> list[Finding]:
     count = len(data.train.records)
     short = [Example(f"train has {count} images, a batch {batch_size}")] if count < batch_size else []
     same = [Example(f"train and val are the same {count} images")] if data.same else []
+    only_val = not count and len(data.val.records) > 0
     return [
         finding(
             "few_images",
-            FAIL,
+            WARN if only_val else FAIL,
             short,
             f"fewer training images than batch_size={batch_size}",
-            f"set batch_size to at most {max(1, count)}" if count else "give a train split",
+            f"set batch_size to at most {count}" if count else "give a train split: only evaluation is possible",
         ),
         finding("train_is_val", WARN, same, "evaluation would run on the training images", "give a val split"),
     ]

@@ -232,6 +232,8 @@ def test_16_bit_is_scaled_to_8_bit(tmp_path: Path, suffix: str, channels: int) -
 
 
 def test_alpha_is_ignored(tmp_path: Path) -> None:
-    content = encoded(".png", np.full((24, 32, 4), (10, 20, 30, 0), np.uint8))
-    assert fault_of(tmp_path / "a.png", content) is None
-    assert read_rgb(str(tmp_path / "a.png"), 32, 24)[0, 0].tolist() == [30, 20, 10]
+    for suffix in (".png", ".tiff"):
+        content = encoded(suffix, np.full((24, 32, 4), (10, 20, 30, 128), np.uint8))
+        path = tmp_path / f"a{suffix}"
+        assert fault_of(path, content) is None
+        assert read_rgb(str(path), 32, 24)[0, 0].tolist() == [30, 20, 10]

@@ -79,6 +79,9 @@ def test_splits() -> None:
     found = by_id(split_checks(view(train, [record("c.jpg")]), batch_size=3))
     assert (found["few_images"].status, found["train_is_val"].status) == ("fail", "pass")
     assert "at most 2" in found["few_images"].advice
+    (only_val, _) = split_checks(view([], train), batch_size=2)
+    assert only_val.status == "warn" and "only evaluation" in only_val.advice
+    assert split_checks(view([], []), batch_size=1)[0].status == "fail"
     same = view(train, list(train))
     found = by_id(split_checks(same, batch_size=2))
     assert (found["few_images"].status, found["train_is_val"].status) == ("pass", "warn")
