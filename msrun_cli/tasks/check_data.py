@@ -24,8 +24,7 @@ def check_data(cfg: CheckDataConfig) -> int:
     """
     if isinstance(sys.stdout, io.TextIOWrapper):  # names of files and classes may not fit the terminal's encoding
         sys.stdout.reconfigure(errors="backslashreplace")
-    # Notes of the readers (shapes are being generated ...) must not get between the lines of --json.
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
+    _log_to_stderr()
     data, refusal = build.build_checked_data(cfg)
     options = build.build_check_options(cfg)
     with progress_display() as stage:
@@ -45,6 +44,14 @@ def check_data(cfg: CheckDataConfig) -> int:
         written = save_report(examination, report, cfg.save, options, cfg.seed)
         print("saved:", ", ".join(map(str, written)), file=sys.stderr)
     return _verdict(examination, cfg.strict)
+
+
+def _log_to_stderr() -> None:
+    """What readers log (shapes are being generated ...) must not get between the lines of --json."""
+    log = logging.getLogger("msrun")
+    log.setLevel(logging.INFO)
+    log.addHandler(logging.StreamHandler(sys.stderr))
+    log.propagate = False
 
 
 def _verdict(examination: Examination, strict: bool) -> int:

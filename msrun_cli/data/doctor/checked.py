@@ -53,8 +53,8 @@ class CheckedData:
 
 
 def detection_view(data: DetectionData) -> CheckedData:
-    splits = [_boxes_view(split.name, split.records) for split in (data.train, data.val)]
-    return CheckedData("detection", *splits, data.class_names, data.notes)
+    train, val = (_boxes_view(split.name, split.records) for split in (data.train, data.val))
+    return CheckedData("detection", train, val, data.class_names, data.notes)
 
 
 def _boxes_view(name: str, records: Sequence[Record]) -> CheckedSplit:

@@ -35,11 +35,13 @@ def read_class_folders(root: str) -> CheckedData:
     for name in ("train", "val"):
         pairs = [(path, class_names.index(folder.name)) for folder in folders[name] for path in _files(folder)]
         splits.append((name, [path for path, _ in pairs], [label for _, label in pairs]))
-        loose = len(_files(found[name], deep=False)) if found[name] else 0
+        folder = found[name]
+        if folder is None:
+            notes.append(f"no {name} folder under {root}")
+            continue
+        notes.append(f"{name}: {len(pairs)} files in {len(folders[name])} class folders of {folder}")
+        loose = len(_files(folder, deep=False))
         notes += [f"{name}: {loose} files beside the class folders left out"] * bool(loose)
-        notes += [f"{name}: {len(pairs)} files in {len(folders[name])} class folders of {found[name]}"]
-    if found["val"] is None:
-        notes[-1] = f"no val folder under {root}"
     return labelled_view(splits, class_names, notes)
 
 
