@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 from hydra.errors import InstantiationException
-from hydra.utils import get_class, instantiate
+from hydra.utils import get_class
+from hydra.utils import instantiate as hydra_instantiate
 from mindspore import nn
 from omegaconf import DictConfig
 
@@ -50,6 +51,16 @@ from msrun_cli.transforms.chain import Chain
 PIPELINE_KEYS = ("name", "image_size", "workers", "prefetch", "python_multiprocessing", "max_boxes")
 
 
+def instantiate(node: Any, **arguments: Any) -> Any:
+    """Call the `_target_` of a node. What it says to users (DataError, ConfigError) comes out as it is."""
+    try:
+        return hydra_instantiate(node, **arguments)
+    except InstantiationException as error:
+        if isinstance(error.__cause__, UserError):
+            raise error.__cause__ from None
+        raise
+
+
 def build_device(cfg: TrainConfig | EvalConfig, run: RunFolder) -> Device:
     device = cfg.device
     return start_device(
@@ -68,57 +79,9 @@ def build_device(cfg: TrainConfig | EvalConfig, run: RunFolder) -> Device:
 
 
 def build_data(dataset: Any) -> DetectionData:
-    """Read the annotations of both splits. Raises DataError."""
+    """Read the annotations of both splits."""
     arguments = {key: value for key, value in dataset.items() if key not in PIPELINE_KEYS}
-    try:
-        return instantiate(arguments, _convert_="all")
-    except InstantiationException as error:
-        if isinstance(error.__cause__, UserError):  # Hydra's words around ours would hide them
-            raise error.__cause__ from None
-        raise
-
-
-def build_checked_data(cfg: CheckDataConfig) -> tuple[CheckedData, DataError | None]:
-    """The data of `check-data`; where the reader gives up, its error, and the image files without annotations."""
-    try:
-        if cfg.folder is not None:
-            return read_class_folders(cfg.folder), None
-        return detection_view(build_data(cfg.dataset)), None
-    except DataError as error:
-        places = [cfg.folder] if cfg.folder is not None else _texts(cfg.dataset)
-        return CheckedData("files", list_images(folders_of(places)), paths_view("val", []), ()), error
-
-
-def build_check_options(cfg: CheckDataConfig) -> CheckOptions:
-    """The settings of the checks, with the anchors of the model if it has any."""
-    network = get_class(cfg.model.network._target_)
-    anchors = getattr(network, "anchors_pixels", None)
-    key = "anchors_pixels"
-    return CheckOptions(
-        image_size=cfg.image_size,
-        batch_size=cfg.batch_size,
-        deep=cfg.deep,
-        near_duplicates=cfg.near_duplicates,
-        workers=cfg.workers,
-        tiny_pixels=cfg.tiny_pixels,
-        covering=cfg.covering,
-        imbalance=cfg.imbalance,
-        anchors=None if anchors is None else np.array(anchors, np.float64).reshape(-1, 2),
-        anchors_per_level=0 if anchors is None else len(anchors[0]),
-        anchor_threshold=cfg.anchor_threshold,
-        anchor_key=f"model.network.{key}" if key in inspect.signature(network).parameters else None,
-    )
-
-
-def _texts(node: Any) -> list[str]:
-    """Every text in a section and those below it, `_target_` left out."""
-    found: list[str] = []
-    for key, value in node.items():
-        if isinstance(value, str) and key != "_target_":
-            found.append(value)
-        elif isinstance(value, DictConfig):
-            found += _texts(value)
-    return found
+    return instantiate(arguments, _convert_="all")
 
 
 def build_train_batches(cfg: TrainConfig, data: DetectionData) -> Batches:
@@ -300,3 +263,49 @@ def _build_chain(transforms: Any) -> Chain:
 
 def _loader(dataset: Dataset) -> LoaderOptions:
     return LoaderOptions(dataset.workers, dataset.prefetch, dataset.python_multiprocessing)
+
+
+def build_checked_data(cfg: CheckDataConfig) -> tuple[CheckedData, DataError | None]:
+    """The data of `check-data`; where the reader gives up, its error, and the image files without annotations."""
+    try:
+        if cfg.folder is not None:
+            return read_class_folders(cfg.folder), None
+        # The reader alone: what training would leave out or refuse is what the checks are for.
+        dataset: Any = cfg.dataset
+        arguments = {key: value for key, value in dataset.items() if key not in PIPELINE_KEYS}
+        return detection_view(instantiate(arguments, _convert_="all")), None
+    except DataError as error:
+        places = [cfg.folder] if cfg.folder is not None else _texts(cfg.dataset)
+        return CheckedData("files", list_images(folders_of(places)), paths_view("val", []), ()), error
+
+
+def build_check_options(cfg: CheckDataConfig) -> CheckOptions:
+    """The settings of the checks, with the anchors of the model if it has any."""
+    network = get_class(cfg.model.network._target_)
+    anchors = getattr(network, "anchors_pixels", None)
+    key = "anchors_pixels"
+    return CheckOptions(
+        image_size=cfg.image_size,
+        batch_size=cfg.batch_size,
+        deep=cfg.deep,
+        near_duplicates=cfg.near_duplicates,
+        workers=cfg.workers,
+        tiny_pixels=cfg.tiny_pixels,
+        covering=cfg.covering,
+        imbalance=cfg.imbalance,
+        anchors=None if anchors is None else np.array(anchors, np.float64).reshape(-1, 2),
+        anchors_per_level=0 if anchors is None else len(anchors[0]),
+        anchor_threshold=cfg.anchor_threshold,
+        anchor_key=f"model.network.{key}" if key in inspect.signature(network).parameters else None,
+    )
+
+
+def _texts(node: Any) -> list[str]:
+    """Every text in a section and those below it, `_target_` left out."""
+    found: list[str] = []
+    for key, value in node.items():
+        if isinstance(value, str) and key != "_target_":
+            found.append(value)
+        elif isinstance(value, DictConfig):
+            found += _texts(value)
+    return found

@@ -121,12 +121,6 @@ def test_wrong_usage(tmp_path: Path) -> None:
     assert msrun("check-data", "--save", cwd=tmp_path).returncode == 2
 
 
-def test_training_on_a_wrong_root_is_a_data_error(tmp_path: Path) -> None:
-    done = msrun("train", "dataset=coco", "dataset.root=nowhere", cwd=tmp_path)
-    assert done.returncode == 3, done.stderr
-    assert "dataset.root=nowhere is not a folder" in done.stderr and "Traceback" not in done.stderr
-
-
 @pytest.mark.data
 def test_bccd(shared_data: Path, tmp_path: Path) -> None:
     report = check("dataset=coco", f"dataset.root={shared_data / 'bccd'}", "image_size=320", cwd=tmp_path, code=0)

@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from msrun_cli.data.doctor.checked import CheckedData, CheckedSplit
-from msrun_cli.data.doctor.findings import PASS, WARN, Example, Finding, finding
+from msrun_cli.data.doctor.findings import FAIL, PASS, WARN, Example, Finding, finding
 
 # Sentences of a reader's Tally look like "train: 3 boxes outside their image dropped".
 _COUNTED = re.compile(r"^(?P<split>[^:]+): (?P<number>\d+) (?P<what>(?!images in |files in ).+)$", re.DOTALL)
@@ -16,17 +16,24 @@ _MOST_BACKGROUND = 0.1  # part of the images; more is unusual, and often a sign 
 
 
 def label_notes(data: CheckedData) -> Finding:
-    """Faults in the label files, as the reader counted them."""
+    """Label files that the reader refused, and faults in the others as it counted them."""
+    refused = [(split, *fault) for split in data.splits for fault in split.refused]
     cases = [
         (found, note) for note in data.notes if (found := _COUNTED.match(note)) and _FAULT_WORDS.search(found["what"])
     ]
     return finding(
         "labels",
-        WARN,
-        [Example(note) for _, note in cases],
-        "what the reader dropped or changed",
-        "correct the label files: what was dropped is not trained on",
-        count=sum(int(found["number"]) for found, _ in cases),
+        FAIL if refused else WARN,
+        [
+            *(
+                Example(reason if path in reason else f"{path}: {reason}", split.name)
+                for split, path, reason in refused
+            ),
+            *(Example(note) for _, note in cases),
+        ],
+        "what the reader refused" if refused else "what the reader dropped or changed",
+        "correct the label files: what was refused or dropped is not trained on",
+        count=len(refused) + sum(int(found["number"]) for found, _ in cases),
     )
 
 
@@ -80,7 +87,7 @@ def background(data: CheckedData) -> Finding:
     examples: list[Example] = []
     many = False
     for split in data.splits:
-        empty = np.setdiff1d(np.arange(len(split.records)), split.owners)
+        empty = np.setdiff1d(np.flatnonzero(split.sizes.all(axis=1)), split.owners)
         many |= len(empty) > _MOST_BACKGROUND * len(split.records)
         paths = [(int(index), split.records[index].image_path) for index in empty]
         examples += [Example(f"{path} has no boxes", split.name, index, path) for index, path in paths]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from msrun_cli.data.records import DetectionData, Record
+from msrun_cli.data.records import DetectionData, Record, Split
+
+_LABEL_SUFFIXES = (".txt", ".xml", ".json")
 
 
 @dataclass(frozen=True)
@@ -16,7 +19,8 @@ class CheckedSplit:
 
     classes: int64 (N,), class index of each box or, in classification, of each image; owners: int64 (N,), the record
     each belongs to; boxes_xyxy: float64 (N, 4) pixels of the file, (0, 4) in classification; crowds: bool (N,)
-    sizes: int64 (records, 2), width and height as annotated, 0 = unknown
+    sizes: int64 (records, 2), width and height as annotated, 0 = unknown, as for images that the reader left out
+    refused: (path, reason) of label files that the reader left out
     """
 
     name: str
@@ -26,6 +30,7 @@ class CheckedSplit:
     boxes_xyxy: np.ndarray
     crowds: np.ndarray
     sizes: np.ndarray
+    refused: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -53,20 +58,27 @@ class CheckedData:
 
 
 def detection_view(data: DetectionData) -> CheckedData:
-    train, val = (_boxes_view(split.name, split.records) for split in (data.train, data.val))
+    train, val = (_boxes_view(split) for split in (data.train, data.val))
     return CheckedData("detection", train, val, data.class_names, data.notes)
 
 
-def _boxes_view(name: str, records: Sequence[Record]) -> CheckedSplit:
+def _boxes_view(split: Split) -> CheckedSplit:
+    # Samples that a reader could not use: images are looked at like all others, label files are told as they are.
+    faults = [(fault.path, fault.reason) for fault in getattr(split, "faults", ())]
+    images = [path for path, _ in faults if os.path.splitext(path)[1].lower() not in _LABEL_SUFFIXES]
+    records: Sequence[Record] = split.records
+    if images:
+        records = [*records, *paths_view(split.name, images).records]
     counts = [len(record.labels) for record in records]
     return CheckedSplit(
-        name,
+        split.name,
         records,
         np.concatenate([record.labels for record in records] or [np.zeros(0)]).astype(np.int64),
         np.repeat(np.arange(len(counts)), counts),
         np.concatenate([record.boxes_xyxy for record in records] or [np.zeros((0, 4))]).astype(np.float64),
         np.concatenate([record.iscrowd for record in records] or [np.zeros(0)]).astype(bool),
         _sizes(records),
+        tuple((path, reason) for path, reason in faults if path not in images),
     )
 
 

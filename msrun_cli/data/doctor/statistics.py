@@ -45,7 +45,7 @@ def split_statistics(split: CheckedSplit, looks: Sequence[ImageLook], boxes: boo
         found |= {
             "boxes": int(single.sum()),
             "crowds": int(split.crowds.sum()),
-            "images_without_boxes": int(len(split.records) - len(np.unique(split.owners))),
+            "images_without_boxes": len(np.setdiff1d(np.flatnonzero(split.sizes.all(axis=1)), split.owners)),
             "boxes_per_image": _spread(per_image),
             "box_sizes": {
                 "small": int((areas < SMALL).sum()),

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from msrun_cli.data.doctor.boxes import background, box_checks, label_notes
@@ -101,6 +103,33 @@ def test_what_the_reader_counted() -> None:
     found = label_notes(view([record("a.jpg")], [], *notes))
     assert (found.status, found.count) == ("warn", 7)
     assert [e.text for e in found.examples] == [notes[1], notes[2]]
+
+
+@dataclass(frozen=True)
+class Fault:
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class SplitWithFaults:
+    name: str
+    records: tuple[Record, ...]
+    faults: tuple[Fault, ...] = ()
+
+
+def test_samples_that_the_reader_left_out() -> None:
+    faults = (Fault("gone.jpg", "gone.jpg does not exist."), Fault("a.txt", "line 3: class 9 is not in the 2 classes"))
+    splits = SplitWithFaults("train", (record("b.jpg", (0, 0, 9, 9, 0)),), faults), SplitWithFaults("val", ())
+    data = detection_view(DetectionData(*splits, ("a", "b"), (0, 1)))
+    assert [item.image_path for item in data.train.records] == ["b.jpg", "gone.jpg"]  # the scan will say why
+    assert data.train.sizes.tolist() == [[200, 100], [0, 0]]
+    found = label_notes(data)
+    assert (found.status, found.count) == ("fail", 1)
+    assert found.examples[0].text == "a.txt: line 3: class 9 is not in the 2 classes"
+    assert background(data).count == 0
+    looks = {"train": [ImageLook("JPEG", 200, 100, None)] * 2}
+    assert statistics(data, looks)["splits"]["train"]["images_without_boxes"] == 0
 
 
 def test_statistics() -> None:
