@@ -178,7 +178,7 @@ def _decoded(record: Record, index: int, content: bytes) -> ImageLook:
         fault = _size_fault(record, upright, stored) or _float_fault(kind, content)
         return ImageLook(kind, *upright, None if fault is None else ImageFault(index, path, *fault))
     if not is_image_format(kind):
-        return _faulty(index, path, "not_an_image", f"is no image but {kind}: put the image back or remove it")
+        return _faulty(index, path, "not_an_image", f"is not an image but {kind}: put the image back or remove it")
     if kind in _decodable_formats():
         reason = f"is a damaged {kind} ({len(content)} bytes) that cannot be decoded: copy it again or remove it"
         return _faulty(index, path, "damaged", reason, kind)
@@ -233,7 +233,7 @@ def _why_not_opened(path: str, error: Exception) -> tuple[str, str]:
     if os.path.islink(path) and error.errno in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR):
         return "broken_link", f"is a symbolic link to {os.readlink(path)}, which does not exist: mend the link"
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return "missing", "does not exist: put it back or remove its annotation"
+        return "missing", "does not exist (No such file or directory): put it back, or remove its annotation"
     return "unreadable", f"cannot be opened: {error.strerror}"
 
 

@@ -29,8 +29,11 @@ def damaged(content: bytes) -> bytes:
     return content[: len(content) // 2] + b"\xff\xd9"
 
 
-def write_faulty(root: Path, missing: bool = False) -> Path:
-    """Below `root`; file names tell the fault. missing: also list a file that does not exist, and a broken link."""
+def write_faulty(root: Path, missing: bool = False, unknown_category: bool = False) -> Path:
+    """Below `root`; file names tell the fault.
+
+    missing: also list a file that does not exist; unknown_category: a label that no reader takes, and a broken link
+    """
     good = {f"good {number}.jpg": jpeg(number) for number in range(12)}
     train: dict[str, bytes] = {
         **good,
@@ -63,10 +66,12 @@ def write_faulty(root: Path, missing: bool = False) -> Path:
         ([5, 5, 0, 10], 1),  # no area: dropped by the reader
     ]
     if missing:
-        boxes |= {"missing.jpg": [(box, 1)], "broken link.jpg": [(box, 1)]}
+        boxes["missing.jpg"] = [(box, 1)]
+    if unknown_category:
+        boxes["good 3.jpg"] = [(box, 99)]
     _write(root, "train", train, boxes)
     _write(root, "val", val, {"val 0.jpg": [(box, 3)], "val 1.jpg": [(box, 1)], "leaked.jpg": [(box, 2)]})
-    if missing:
+    if unknown_category:
         (root / "images" / "train" / "broken link.jpg").symlink_to("nowhere.jpg")
     return root
 

@@ -39,7 +39,7 @@ def examined(tmp_path_factory) -> tuple[Path, dict[str, Any], str]:
     ("check_id", "status", "named"),
     [
         ("empty", "fail", ["empty.jpg"]),
-        ("not_an_image", "fail", ["page.jpg is no image but HTML page"]),
+        ("not_an_image", "fail", ["page.jpg is not an image but HTML page"]),
         ("unsupported", "fail", ["animated.jpg is GIF"]),
         ("truncated", "fail", ["truncated.jpg", "truncated.png"]),
         ("damaged", "fail", ["damaged.jpg"]),
@@ -90,16 +90,23 @@ def test_report_and_pictures_are_saved(examined) -> None:
 
 
 def test_a_reader_that_gives_up_is_a_failure_and_the_files_are_checked(tmp_path: Path) -> None:
-    root = write_faulty(tmp_path / "数据 set", missing=True)
+    root = write_faulty(tmp_path / "数据 set", unknown_category=True)
     terminal = {"COLUMNS": "200", "PYTHONIOENCODING": "ascii"}  # cannot show the name of the folder
     done = msrun("check-data", "dataset=coco", f"dataset.root={root}", cwd=tmp_path, **terminal)
     assert done.returncode == 3
     assert "error: failed: reader, broken_link, empty, not_an_image" in done.stderr
-    for words in ("missing.jpg", "broken link.jpg is a symbolic link", "truncated.jpg", "not checked: labels"):
+    for words in ("category_id 99", "broken link.jpg is a symbolic link", "truncated.jpg", "not checked: labels"):
         assert words in done.stdout, done.stdout
     # Not deep: the decoders' complaints are caught, but belong to no file.
     assert "--deep names the files" in done.stdout
     assert "Corrupt JPEG" not in done.stderr
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    root = write_faulty(tmp_path, missing=True)
+    report = check("dataset=coco", f"dataset.root={root}", "near_duplicates=false", cwd=tmp_path, code=3)
+    failed = [item for item in report["checks"] if item["status"] == "fail"]
+    assert any("missing.jpg" in example["text"] for item in failed for example in item["examples"])
 
 
 def test_strict_counts_warnings(tmp_path: Path) -> None:

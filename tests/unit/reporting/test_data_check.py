@@ -59,7 +59,7 @@ def test_tables(examination: Examination) -> None:
     for words in (
         "[red]",
         "汉字",
-        "[2].jpg is no image but text",
+        "[2].jpg is not an image but text",
         "not checked: unseen_classes",
         "FAIL",
         "WARN",
