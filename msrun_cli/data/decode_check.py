@@ -20,7 +20,7 @@ import numpy as np
 
 from msrun_cli.common.errors import DataError
 from msrun_cli.data.records import Record
-from msrun_cli.data.scan import ImageFault
+from msrun_cli.data.scan import ImageFault, image_fault
 
 _CHUNK = 16  # files per task of a process
 _MOST_HEARD = 1 << 16  # bytes
@@ -50,7 +50,7 @@ def decode_images(
             for future in as_completed(futures):
                 chunk = futures[future]
                 complaints = zip(chunk, future.result(), strict=True)
-                found += [ImageFault(i, records[i].image_path, "damaged", text) for i, text in complaints if text]
+                found += [image_fault(i, records[i].image_path, "damaged", text) for i, text in complaints if text]
                 if progress is not None:
                     progress(len(chunk))
         except BrokenProcessPool as error:

@@ -39,12 +39,16 @@ _MOST_THREADS = 8
 
 @dataclass(frozen=True)
 class ImageFault:
-    """index: of the record; kind: a key of FAULT_KINDS; reason: a clause that follows the path, with what to do."""
+    """index: of the record; kind: a key of FAULT_KINDS; reason: a sentence that begins with the path."""
 
     index: int
     path: str
     kind: str
     reason: str
+
+
+def image_fault(index: int, path: str, kind: str, clause: str) -> ImageFault:
+    return ImageFault(index, path, kind, f"{path} {clause}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +145,7 @@ def _look_into(handle: int, record: Record, index: int) -> ImageLook:
         content = os.pread(handle, status.st_size, 0)
         return _decoded(record, index, content)
     fault = _fault_of(header, record, status.st_size)
-    return ImageLook(header.format, *header.upright, None if fault is None else ImageFault(index, path, *fault))
+    return ImageLook(header.format, *header.upright, None if fault is None else image_fault(index, path, *fault))
 
 
 def _fault_of(header: Header, record: Record, length: int) -> tuple[str, str] | None:
@@ -176,7 +180,7 @@ def _decoded(record: Record, index: int, content: bytes) -> ImageLook:
     if upright is not None:
         stored = _decoded_size(content, cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION) or upright
         fault = _size_fault(record, upright, stored) or _float_fault(kind, content)
-        return ImageLook(kind, *upright, None if fault is None else ImageFault(index, path, *fault))
+        return ImageLook(kind, *upright, None if fault is None else image_fault(index, path, *fault))
     if not is_image_format(kind):
         return _faulty(index, path, "not_an_image", f"is not an image but {kind}: put the image back or remove it")
     if kind in _decodable_formats():
@@ -231,14 +235,14 @@ def _why_not_opened(path: str, error: Exception) -> tuple[str, str]:
     if not isinstance(error, OSError):  # a zero character in the name
         return "missing", f"is no file name: {error}"
     if os.path.islink(path) and error.errno in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR):
-        return "broken_link", f"is a symbolic link to {os.readlink(path)}, which does not exist: mend the link"
+        return "broken_link", f"is a symbolic link to {os.readlink(path)}: No such file or directory. Mend the link"
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return "missing", "does not exist (No such file or directory): put it back, or remove its annotation"
+        return "missing", "cannot be read: No such file or directory. Put it back, or remove its annotation"
     return "unreadable", f"cannot be opened: {error.strerror}"
 
 
-def _faulty(index: int, path: str, kind: str, reason: str, content_format: str = "") -> ImageLook:
-    return ImageLook(content_format, 0, 0, ImageFault(index, path, kind, reason))
+def _faulty(index: int, path: str, kind: str, clause: str, content_format: str = "") -> ImageLook:
+    return ImageLook(content_format, 0, 0, image_fault(index, path, kind, clause))
 
 
 @contextmanager

@@ -173,7 +173,7 @@ def _picture(
     image = _read_anyhow(record.image_path)
     if image is None:
         fault = examination.looks[split.name][index].fault
-        return _placeholder(fault.reason if fault else "cannot be read"), 1.0
+        return _placeholder(fault.reason.removeprefix(record.image_path) if fault else "cannot be read"), 1.0
     side = _HALF if boxes is None else _TILE
     tile, factor = fit(image, side, side)
     fits = image.shape[:2] == (record.height, record.width)

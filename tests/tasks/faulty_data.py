@@ -54,13 +54,13 @@ def write_faulty(root: Path, missing: bool = False, unknown_category: bool = Fal
         "background.jpg": jpeg(28),
     }
     val = {"val 0.jpg": jpeg(40), "val 1.jpg": jpeg(41), "leaked.jpg": jpeg(0), "leaked nearly.jpg": jpeg(1, 60)}
-    box = [10, 8, 30, 30]
+    box: list[float] = [10, 8, 30, 30]
     boxes = {name: [(box, 1)] for name in train if name != "background.jpg"}
     boxes["标注 boxes.jpg"] = [
         ([10, 10, 1, 1], 1),  # tiny
         ([0, 0, WIDTH, HEIGHT], 1),  # covering
         ([20, 20, 20, 20], 2),
-        ([20, 20, 20, 20], 2),  # duplicate
+        ([20.2, 20, 20, 20], 2),  # duplicate
         ([50, 20, 20, 20], 1),
         ([50, 20, 20, 20], 2),  # ambiguous
         ([5, 5, 0, 10], 1),  # no area: dropped by the reader
@@ -76,7 +76,7 @@ def write_faulty(root: Path, missing: bool = False, unknown_category: bool = Fal
     return root
 
 
-def _write(root: Path, split: str, files: dict[str, bytes], boxes: dict[str, list[tuple[list[int], int]]]) -> None:
+def _write(root: Path, split: str, files: dict[str, bytes], boxes: dict[str, list[tuple[list[float], int]]]) -> None:
     folder = root / "images" / split
     folder.mkdir(parents=True)
     for name, content in files.items():

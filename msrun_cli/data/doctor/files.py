@@ -50,7 +50,7 @@ def _with_complaints(item: Finding, complaints: Sequence[str]) -> Finding:
 
 def _of_kind(kind: str, faults: Mapping[str, Sequence[ImageFault]]) -> Finding:
     cases = [(name, fault) for name, of_split in faults.items() for fault in of_split if fault.kind == kind]
-    examples = [Example(f"{fault.path} {fault.reason}", name, fault.index, fault.path) for name, fault in cases]
+    examples = [Example(fault.reason, name, fault.index, fault.path) for name, fault in cases]
     return finding(kind, FAIL, examples, FAULT_KINDS[kind], _ADVICE[kind])
 
 

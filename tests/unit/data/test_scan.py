@@ -126,7 +126,7 @@ def test_what_is_no_readable_image_is_named(tmp_path: Path, content: bytes, kind
     fault = fault_of(tmp_path / "a.jpg", content)
     assert fault is not None
     assert (fault.index, fault.path, fault.kind) == (0, str(tmp_path / "a.jpg"), kind)
-    assert said in fault.reason
+    assert said in fault.reason and fault.reason.startswith(fault.path)
     assert kind in FAULT_KINDS
     with pytest.raises(DataError):
         read_rgb(str(tmp_path / "a.jpg"), 32, 24)
