@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,12 +10,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hydra.utils import instantiate
+import numpy as np
+from hydra.errors import InstantiationException
+from hydra.utils import get_class
+from hydra.utils import instantiate as hydra_instantiate
 from mindspore import nn
+from omegaconf import DictConfig
 
+from msrun_cli.common.errors import DataError, UserError
 from msrun_cli.config.rules import default_warmup_epochs
-from msrun_cli.config.schema import Dataset, EvalConfig, TrainConfig
+from msrun_cli.config.schema import CheckDataConfig, Dataset, EvalConfig, TrainConfig
 from msrun_cli.data.detection import eval_pipeline, max_boxes_of, train_pipeline
+from msrun_cli.data.doctor.checked import CheckedData, detection_view, paths_view
+from msrun_cli.data.doctor.examination import CheckOptions
+from msrun_cli.data.doctor.listing import folders_of, list_images, read_class_folders
 from msrun_cli.data.pipeline import Batches, LoaderOptions
 from msrun_cli.data.records import DetectionData, Split, fingerprint
 from msrun_cli.data.samples import epoch_order
@@ -50,6 +59,16 @@ from msrun_cli.transforms.chain import Chain
 
 # Keys of the dataset node that belong to the pipeline; the rest are the reader's arguments.
 PIPELINE_KEYS = ("name", "image_size", "workers", "prefetch", "python_multiprocessing", "max_boxes")
+
+
+def instantiate(node: Any, **arguments: Any) -> Any:
+    """Call the `_target_` of a node. What it says to users (DataError, ConfigError) comes out as it is."""
+    try:
+        return hydra_instantiate(node, **arguments)
+    except InstantiationException as error:
+        if isinstance(error.__cause__, UserError):
+            raise error.__cause__ from None
+        raise
 
 
 def build_device(cfg: TrainConfig | EvalConfig, run: RunFolder) -> Device:
@@ -310,3 +329,49 @@ def _build_chain(transforms: Any) -> Chain:
 
 def _loader(dataset: Dataset) -> LoaderOptions:
     return LoaderOptions(dataset.workers, dataset.prefetch, dataset.python_multiprocessing)
+
+
+def build_checked_data(cfg: CheckDataConfig) -> tuple[CheckedData, DataError | None]:
+    """The data of `check-data`; where the reader gives up, its error, and the image files without annotations."""
+    try:
+        if cfg.folder is not None:
+            return read_class_folders(cfg.folder), None
+        # The reader alone: what training would leave out or refuse is what the checks are for.
+        dataset: Any = cfg.dataset
+        arguments = {key: value for key, value in dataset.items() if key not in PIPELINE_KEYS}
+        return detection_view(instantiate(arguments, _convert_="all")), None
+    except DataError as error:
+        places = [cfg.folder] if cfg.folder is not None else _texts(cfg.dataset)
+        return CheckedData("files", list_images(folders_of(places)), paths_view("val", []), ()), error
+
+
+def build_check_options(cfg: CheckDataConfig) -> CheckOptions:
+    """The settings of the checks, with the anchors of the model if it has any."""
+    network = get_class(cfg.model.network._target_)
+    anchors = getattr(network, "anchors_pixels", None)
+    key = "anchors_pixels"
+    return CheckOptions(
+        image_size=cfg.image_size,
+        batch_size=cfg.batch_size,
+        deep=cfg.deep,
+        near_duplicates=cfg.near_duplicates,
+        workers=cfg.workers,
+        tiny_pixels=cfg.tiny_pixels,
+        covering=cfg.covering,
+        imbalance=cfg.imbalance,
+        anchors=None if anchors is None else np.array(anchors, np.float64).reshape(-1, 2),
+        anchors_per_level=0 if anchors is None else len(anchors[0]),
+        anchor_threshold=cfg.anchor_threshold,
+        anchor_key=f"model.network.{key}" if key in inspect.signature(network).parameters else None,
+    )
+
+
+def _texts(node: Any) -> list[str]:
+    """Every text in a section and those below it, `_target_` left out."""
+    found: list[str] = []
+    for key, value in node.items():
+        if isinstance(value, str) and key != "_target_":
+            found.append(value)
+        elif isinstance(value, DictConfig):
+            found += _texts(value)
+    return found

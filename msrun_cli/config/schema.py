@@ -177,7 +177,27 @@ class EvalConfig:
     name: str
 
 
-ROOTS: dict[str, type] = {"train": TrainConfig, "eval": EvalConfig}
+@dataclass(kw_only=True)
+class CheckDataConfig:
+    dataset: Dataset = setting(package="msrun_cli.data", complete=True)
+    model: Model
+    folder: str | None = setting(path=True)
+    batch_size: int = setting(low=1)  # images
+    image_size: int = setting(low=64, multiple=32)  # pixels
+    save: str | None = setting(path=True)
+    json: bool
+    strict: bool
+    deep: bool
+    near_duplicates: bool
+    workers: int | None = setting(low=1)
+    tiny_pixels: float = setting(low=0)  # pixels at image_size
+    covering: float = setting(above=0, high=1)  # part of the image
+    imbalance: float = setting(low=1)  # commonest to rarest class
+    anchor_threshold: float = setting(above=1)  # ratio of sides
+    seed: int = setting(low=0, high=2**32 - 1)
+
+
+ROOTS: dict[str, type] = {"train": TrainConfig, "eval": EvalConfig, "check-data": CheckDataConfig}
 
 
 def _key(name: str) -> str:
