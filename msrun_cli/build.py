@@ -14,6 +14,7 @@ from mindspore import nn
 from msrun_cli.config.rules import default_warmup_epochs
 from msrun_cli.config.schema import Dataset, EvalConfig, TrainConfig
 from msrun_cli.data.detection import eval_pipeline, max_boxes_of, train_pipeline
+from msrun_cli.data.pictures import Reading
 from msrun_cli.data.pipeline import Batches, LoaderOptions
 from msrun_cli.data.records import DetectionData, Split
 from msrun_cli.engine.amp import apply_amp
@@ -39,7 +40,18 @@ from msrun_cli.runtime.run_folder import RunFolder
 from msrun_cli.transforms.chain import Chain
 
 # Keys of the dataset node that belong to the pipeline; the rest are the reader's arguments.
-PIPELINE_KEYS = ("name", "image_size", "workers", "prefetch", "python_multiprocessing", "max_boxes")
+PIPELINE_KEYS = (
+    "name",
+    "image_size",
+    "workers",
+    "prefetch",
+    "python_multiprocessing",
+    "partner_window",
+    "cache",
+    "cache_limit_gib",
+    "reduced_decoding",
+    "max_boxes",
+)
 
 
 def build_device(cfg: TrainConfig | EvalConfig, run: RunFolder) -> Device:
@@ -67,6 +79,25 @@ def build_data(dataset: Any) -> DetectionData:
 
 def build_train_batches(cfg: TrainConfig, data: DetectionData) -> Batches:
     """Endless shuffled batches of the training split, (images, targets)."""
+    dataset = cfg.dataset
+    reading = Reading(
+        partner_window=dataset.partner_window,
+        cache=dataset.cache,
+        cache_limit_gib=dataset.cache_limit_gib,
+        reduced=dataset.reduced_decoding,
+    )
+    return _train_batches(cfg, data, reading, _loader(dataset))
+
+
+def build_first_batch(cfg: TrainConfig, data: DetectionData) -> dict[str, Any]:
+    """The first of those batches as arrays, without moving them on."""
+    dataset = cfg.dataset
+    reading = Reading(partner_window=dataset.partner_window, reduced=dataset.reduced_decoding)
+    one = LoaderOptions(workers=1, prefetch=1)
+    return next(_train_batches(cfg, data, reading, one).create_dict_iterator(num_epochs=1, output_numpy=True))
+
+
+def _train_batches(cfg: TrainConfig, data: DetectionData, reading: Reading, loader: LoaderOptions) -> Batches:
     chain = _build_chain(cfg.train_transforms)
     return train_pipeline(
         data.train,
@@ -75,7 +106,16 @@ def build_train_batches(cfg: TrainConfig, data: DetectionData) -> Batches:
         batch_size=cfg.batch_size,
         max_boxes=cfg.dataset.max_boxes or max_boxes_of(data.train, chain),
         seed=cfg.seed,
-        loader=_loader(cfg.dataset),
+        loader=loader,
+        reading=reading,
+    )
+
+
+def build_eval_batches(cfg: TrainConfig | EvalConfig, split: Split) -> Batches:
+    """One pass over a split, (images, index, geometry)."""
+    chain = _build_chain(cfg.eval_transforms)
+    return eval_pipeline(
+        split, chain, image_size=cfg.image_size, batch_size=cfg.batch_size, loader=_loader(cfg.dataset)
     )
 
 
@@ -167,13 +207,10 @@ def build_evaluation(
     evaluator = instantiate(cfg.evaluator, _convert_="all")
     decoder = network.decoder()
     predict = Predictor(apply_amp(network, cfg.amp.level, cfg.amp.dtype), decoder, cfg.batch_size)
-    chain = _build_chain(cfg.eval_transforms)
 
     def evaluate() -> Any:
         refresh()
-        batches = eval_pipeline(
-            split, chain, image_size=cfg.image_size, batch_size=cfg.batch_size, loader=_loader(cfg.dataset)
-        )
+        batches = build_eval_batches(cfg, split)
         return evaluator(predict, batches.create_dict_iterator(num_epochs=1, output_numpy=True), split, data)
 
     return evaluate

@@ -199,6 +199,8 @@ def _wrong(value: Any, kind: Any, optional: bool, limit: dict[str, Any]) -> str 
         hint = nearest(str(value), choices)
         words = f"one of {', '.join(choices)}" + (" or null" if optional else "")
         return None if good else words + (f' (did you mean "{hint}"?)' if hint else "")
+    if isinstance(value, str) and value in limit.get("words", ()):
+        return None
     accepted = {float: (int, float)}.get(kind, (kind,))
     if isinstance(value, bool) and kind is not bool or not isinstance(value, accepted):
         return _range_words(kind, optional, limit)
@@ -228,7 +230,8 @@ def _range_words(kind: Any, optional: bool, limit: dict[str, Any]) -> str:
     if limit.get("multiple") is not None and ends:
         ends[0] = f"and {ends[0]}"
     words.append(" and ".join(ends))
-    return " ".join(word for word in words if word) + (" or null" if optional else "")
+    text = " ".join(word for word in words if word) + "".join(f" or {word}" for word in limit.get("words", ()))
+    return text + (" or null" if optional else "")
 
 
 def _must_be_set(path: KeyPath, comment: str) -> str:

@@ -25,14 +25,16 @@ def setting(
     package: str | None = None,
     complete: bool = False,
     path: bool = False,
+    words: tuple[str, ...] = (),
 ) -> Any:
     """A field with limits: low <= value <= high, value > above, a multiple of `multiple`, one of `choices`.
 
     package: where the `_target_` of this node must live; complete: all its required arguments stand in the YAML
-    (otherwise the builder supplies some); path: a file name, in which `~` is expanded.
+    (otherwise the builder supplies some); path: a file name, in which `~` is expanded; words: texts that are allowed
+    beside numbers, such as "auto".
     """
     limits = {"low": low, "above": above, "high": high, "multiple": multiple, "choices": choices}
-    return field(metadata={**limits, "package": package, "complete": complete, "path": path})
+    return field(metadata={**limits, "package": package, "complete": complete, "path": path, "words": words})
 
 
 @dataclass(kw_only=True)
@@ -51,9 +53,13 @@ class Dataset:
     _target_: str
     name: str
     image_size: int = setting(low=64, multiple=32)  # pixels
-    workers: int = setting(low=1)  # parallel readers
+    workers: int | str = setting(low=1, words=("auto",))  # parallel readers
     prefetch: int = setting(low=1)  # batches
     python_multiprocessing: bool
+    partner_window: int | None = setting(low=8)  # pictures; None = all
+    cache: str = setting(choices=("none", "ram", "disk"))
+    cache_limit_gib: float | None = setting(above=0)  # GiB; None = from what is free
+    reduced_decoding: bool
     max_boxes: int | None = setting(low=1)  # boxes per image; None = from the data
 
 

@@ -31,8 +31,7 @@ def train(cfg: TrainConfig) -> float:
     batches = build.build_train_batches(cfg, data)
     steps_per_epoch = batches.get_dataset_size()
     report = build.build_report(cfg, data, run)
-    first = next(build.build_train_batches(cfg, data).create_dict_iterator(num_epochs=1, output_numpy=True))
-    log.info("first training batch: %s", report.first_batch(first))
+    log.info("first training batch: %s", report.first_batch(build.build_first_batch(cfg, data)))
 
     # network
     network = build.build_network(cfg, data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+import cv2
 import numpy as np
 
 from msrun_cli.transforms.letterbox import letterbox
@@ -26,11 +27,18 @@ class Chain:
         """How many records can end up in one picture."""
         return math.prod(getattr(step, "merges", 1) for step in self.steps.values())
 
+    @property
+    def fit(self) -> int | None:
+        """OpenCV's interpolation with which the first step shrinks every picture to a long side of image_size, before
+        anything else. Readers may then give it pictures that are shrunk like that already. None = it does not."""
+        first = next(iter(self.steps.values()), None)
+        return cv2.INTER_LINEAR if first is None else getattr(first, "fit", None)
+
     def __call__(self, sample: Sample, context: Context) -> Sample:
         for step in self.steps.values():
             sample = step(sample, context)
         size = context.image_size
-        if sample.image.shape[:2] != (size, size):
+        if sample.size != (size, size):
             sample = letterbox(sample, size)
-        sample.image = np.ascontiguousarray(sample.image)
+        sample.image = np.ascontiguousarray(sample.drawn(context.out))
         return sample

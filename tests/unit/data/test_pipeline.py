@@ -14,7 +14,7 @@ import pytest
 from coco_folders import annotation, image, small_coco, write_split
 
 from msrun_cli.common.errors import DataError
-from msrun_cli.data import pipeline
+from msrun_cli.data import workers
 from msrun_cli.data.coco import read_coco
 from msrun_cli.data.detection import eval_pipeline, max_boxes_of, train_pipeline
 from msrun_cli.data.pipeline import Batches, LoaderOptions
@@ -210,7 +210,7 @@ def test_cut_boxes_are_said_once(tmp_path: Path, name: str, caplog: pytest.LogCa
 
 
 def test_more_workers_than_cores_are_clamped_and_said_once(split: Split, caplog: pytest.LogCaptureFixture) -> None:
-    pipeline._said_workers.clear()
+    workers._said.clear()
     with caplog.at_level(logging.WARNING, "msrun"):
         for _ in range(2):
             epochs_of(train(split, loader=LoaderOptions(workers=500)), 1)
