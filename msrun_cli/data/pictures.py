@@ -102,8 +102,8 @@ def kept_shapes(records: Sequence[Record], fit: Fit | None) -> np.ndarray:
     shapes = np.array([(record.height, record.width) for record in records], np.int64).reshape(-1, 2)
     if fit is None:
         return shapes
-    long = shapes.max(axis=1) > fit.side
-    shapes[long] = [fitted(int(height), int(width), fit.side)[:2] for height, width in shapes[long]]
+    for row in np.flatnonzero(shapes.max(axis=1, initial=0) > fit.side):
+        shapes[row] = fitted(*shapes[row].tolist(), fit.side)[:2]
     return shapes
 
 
