@@ -37,7 +37,7 @@ from msrun_cli.optim.schedule import WarmupDecay
 from msrun_cli.reporting.detection import DetectionReport
 from msrun_cli.runtime.context import Device, start_device
 from msrun_cli.runtime.run_folder import RunFolder
-from msrun_cli.transforms.chain import Chain
+from msrun_cli.transforms.chain import Chain, Stage
 
 # Keys of the dataset node that belong to the pipeline; the rest are the reader's arguments.
 PIPELINE_KEYS = (
@@ -53,6 +53,8 @@ PIPELINE_KEYS = (
     "max_boxes",
 )
 
+STAGE_KEYS = ("from_epoch", "until_epoch")  # of a step of train_transforms; the rest are the step's arguments
+
 
 def build_device(cfg: TrainConfig | EvalConfig, run: RunFolder) -> Device:
     device = cfg.device
@@ -62,6 +64,7 @@ def build_device(cfg: TrainConfig | EvalConfig, run: RunFolder) -> Device:
         jit_level=device.jit_level,
         deterministic=device.deterministic,
         save_graphs=device.save_graphs,
+        dvpp=device.dvpp,
         sink=device.sink,
         sink_size=device.sink_size,
         amp_level=cfg.amp.level,
@@ -98,7 +101,7 @@ def build_first_batch(cfg: TrainConfig, data: DetectionData) -> dict[str, Any]:
 
 
 def _train_batches(cfg: TrainConfig, data: DetectionData, reading: Reading, loader: LoaderOptions) -> Batches:
-    chain = _build_chain(cfg.train_transforms)
+    chain = _build_chain(cfg.train_transforms, cfg.epochs)
     return train_pipeline(
         data.train,
         chain,
@@ -274,9 +277,17 @@ def _build_schedule(cfg: TrainConfig, optimizer: nn.Cell, steps_per_epoch: int, 
     )
 
 
-def _build_chain(transforms: Any) -> Chain:
-    steps = {name: None if node is None else instantiate(node, _convert_="all") for name, node in transforms.items()}
-    return Chain(steps)
+def _build_chain(transforms: Any, epochs: int | None = None) -> Chain:
+    """epochs: of the run, for steps that are off in the last ones."""
+    steps, stages = {}, {}
+    for name, node in transforms.items():
+        arguments = {} if node is None else dict(node.items())
+        first, end = (arguments.pop(key, None) for key in STAGE_KEYS)
+        steps[name] = instantiate(arguments, _convert_="all") if arguments else None
+        if end is not None and end < 0:
+            end += epochs or 0
+        stages[name] = Stage(first or 0, end)
+    return Chain(steps, stages)
 
 
 def _loader(dataset: Dataset) -> LoaderOptions:

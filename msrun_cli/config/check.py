@@ -56,6 +56,8 @@ class _Checker:
         present = {str(name) for name in node}  # `in` would deny keys that are still to be set
         for name, hint in hints.items():
             if name not in present:
+                if limits[name].get("absent"):
+                    continue
                 self.report((*path, name), f'key "{_dotted((*path, name))}" is missing; it must not be removed.')
             else:
                 self.value(node, name, hint, limits[name], path)
@@ -73,7 +75,8 @@ class _Checker:
         if value is _UNREADABLE or (value is None and optional):
             return
         if typing.get_origin(kind) is dict:
-            self.steps(value, limit, path)
+            step, _ = schema.split_optional(typing.get_args(kind)[1])
+            self.steps(value, step, limit, path)
         elif is_dataclass(kind):
             self.subsection(value, typing.cast(type, kind), limit, path)
         else:
@@ -100,13 +103,13 @@ class _Checker:
                 self.report(path, f"{_dotted(path)}={text}{self.origins.where(path)}: cannot be resolved: {reason}.")
             return _UNREADABLE
 
-    def steps(self, value: Any, limit: dict[str, Any], path: KeyPath) -> None:
+    def steps(self, value: Any, kind: type, limit: dict[str, Any], path: KeyPath) -> None:
         if not isinstance(value, DictConfig):
             return self.report(path, f"{_dotted(path)}{self.origins.where(path)}: must be a section of named steps.")
         for name in value:
             step = self.read(value, str(name), (*path, str(name)))
             if step is not _UNREADABLE and step is not None:
-                self.subsection(step, schema.Target, limit, (*path, str(name)))
+                self.subsection(step, kind, limit, (*path, str(name)))
 
     def subsection(self, value: Any, kind: type, limit: dict[str, Any], path: KeyPath) -> None:
         if not isinstance(value, DictConfig):

@@ -26,15 +26,17 @@ def setting(
     complete: bool = False,
     path: bool = False,
     words: tuple[str, ...] = (),
+    absent: bool = False,
 ) -> Any:
     """A field with limits: low <= value <= high, value > above, a multiple of `multiple`, one of `choices`.
 
     package: where the `_target_` of this node must live; complete: all its required arguments stand in the YAML
     (otherwise the builder supplies some); path: a file name, in which `~` is expanded; words: texts that are allowed
-    beside numbers, such as "auto".
+    beside numbers, such as "auto"; absent: the key may be left out of the YAML.
     """
-    limits = {"low": low, "above": above, "high": high, "multiple": multiple, "choices": choices}
-    return field(metadata={**limits, "package": package, "complete": complete, "path": path, "words": words})
+    limits: dict[str, Any] = {"low": low, "above": above, "high": high, "multiple": multiple, "choices": choices}
+    limits |= {"package": package, "complete": complete, "path": path, "words": words, "absent": absent}
+    return field(metadata=limits)
 
 
 @dataclass(kw_only=True)
@@ -43,6 +45,14 @@ class Target:
 
     ARGUMENTS: ClassVar[bool] = True
     _target_: str
+
+
+@dataclass(kw_only=True)
+class Step(Target):
+    """A step of a chain; in training it is on in the epochs from_epoch <= epoch < until_epoch, counted from 0."""
+
+    from_epoch: int | None = setting(low=0, absent=True)  # None = from the first
+    until_epoch: int | None = setting(absent=True)  # None = to the last; -10 = all but the last ten
 
 
 @dataclass(kw_only=True)
@@ -92,6 +102,7 @@ class Device:
     jit_level: str | None = setting(choices=("O0", "O1", "O2"))
     deterministic: bool
     save_graphs: bool
+    dvpp: bool
     sink: str = setting(choices=("auto", "on", "off"))
     sink_size: int = setting(low=-1)  # steps; -1 = a whole epoch
 
@@ -129,8 +140,8 @@ class Logger:
 @dataclass(kw_only=True)
 class TrainConfig:
     dataset: Dataset = setting(package="msrun_cli.data", complete=True)
-    train_transforms: dict[str, Target | None] = setting(package="msrun_cli.transforms", complete=True)
-    eval_transforms: dict[str, Target | None] = setting(package="msrun_cli.transforms", complete=True)
+    train_transforms: dict[str, Step | None] = setting(package="msrun_cli.transforms", complete=True)
+    eval_transforms: dict[str, Step | None] = setting(package="msrun_cli.transforms", complete=True)
     model: Model
     loss: Target = setting(package="msrun_cli.losses")
     amp: Amp
@@ -159,7 +170,7 @@ class TrainConfig:
 @dataclass(kw_only=True)
 class EvalConfig:
     dataset: Dataset = setting(package="msrun_cli.data", complete=True)
-    eval_transforms: dict[str, Target | None] = setting(package="msrun_cli.transforms", complete=True)
+    eval_transforms: dict[str, Step | None] = setting(package="msrun_cli.transforms", complete=True)
     model: Model
     amp: Amp
     device: Device

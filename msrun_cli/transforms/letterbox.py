@@ -50,6 +50,11 @@ def letterbox(
     return Sample(picture, boxes_xyxy, sample.labels, geometry)
 
 
+def square(sample: Sample, size: int) -> Sample:
+    """The sample as (size, size): letterboxed if it has another shape."""
+    return sample if sample.size == (size, size) else letterbox(sample, size)
+
+
 def shrunk(sample: Sample, size: int, interpolation: int) -> Sample:
     """The sample with long side `size` if it was longer; the very same one if not."""
     if max(sample.size) <= size:

@@ -22,12 +22,14 @@ class Mosaic:
     shrink: interpolation of tiles that get smaller, "linear" or "area"
     """
 
-    merges = 4
-
     def __init__(self, *, probability: float = 1.0, fill: int = 114, shrink: str = "linear") -> None:
         self.probability = probability
         self.fill = fill
         self.fit = self.shrink = interpolation_of(shrink)
+
+    @property
+    def merges(self) -> int:
+        return 4 if self.probability > 0 else 1
 
     def __call__(self, sample: Sample, context: Context) -> Sample:
         size, rng = context.image_size, context.rng

@@ -105,6 +105,7 @@ class Context:
     out: memory (image_size, image_size, 3) where the last picture is wanted. A step that draws a new picture of that
         size may draw it there, and nothing else may be kept there.
     epoch: the epoch that the picture is for, from 0
+    before: the steps of the chain before the running one, applied to a sample
     """
 
     rng: np.random.Generator
@@ -114,6 +115,7 @@ class Context:
     choose: Callable[[np.random.Generator, int], Sequence[int] | np.ndarray] | None = None
     out: np.ndarray | None = None
     epoch: int = 0
+    before: Callable[[Sample], Sample] | None = None
 
     def partners(self, number: int) -> list[Sample]:
         """Randomly chosen samples to merge with, untransformed."""
@@ -122,6 +124,11 @@ class Context:
         else:
             chosen = self.choose(self.rng, number)
         return [self.read(int(index)) for index in chosen]
+
+    def another(self) -> Sample:
+        """A random record, transformed by the steps before the running one."""
+        (partner,) = self.partners(1)
+        return partner if self.before is None else self.before(partner)
 
 
 class Transform(Protocol):

@@ -40,7 +40,7 @@ def test_reduced_decoding_gives_nearly_the_same_picture(tmp_path: Path, height: 
     assert (whole.geometry.scale, whole.geometry.width) == (scale, width)
     # The classic way stretches sides that do not divide to whole pixels, by up to one pixel; the decoder does not.
     divides = (height * 128) % max(height, width) == (width * 128) % max(height, width) == 0
-    assert np.abs(reduced.image.astype(int) - whole.image).mean() < (1 if divides else 3)
+    assert np.abs(reduced.image.astype(int) - whole.image).mean() < (1 if divides else 5)
     if suffix == ".png" or max(height, width) < 256:
         np.testing.assert_array_equal(reduced.image, whole.image)
 
