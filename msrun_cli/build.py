@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from mindspore import nn
 
+from msrun_cli.common.errors import ConfigError, UserError
 from msrun_cli.config.rules import default_warmup_epochs
 from msrun_cli.config.schema import Dataset, EvalConfig, TrainConfig
 from msrun_cli.data.detection import eval_pipeline, max_boxes_of, train_pipeline
@@ -77,7 +79,7 @@ def build_device(cfg: TrainConfig | EvalConfig, run: RunFolder) -> Device:
 def build_data(dataset: Any) -> DetectionData:
     """Read the annotations of both splits."""
     arguments = {key: value for key, value in dataset.items() if key not in PIPELINE_KEYS}
-    return instantiate(arguments, _convert_="all")
+    return _instantiated(arguments)
 
 
 def build_train_batches(cfg: TrainConfig, data: DetectionData) -> Batches:
@@ -283,11 +285,28 @@ def _build_chain(transforms: Any, epochs: int | None = None) -> Chain:
     for name, node in transforms.items():
         arguments = {} if node is None else dict(node.items())
         first, end = (arguments.pop(key, None) for key in STAGE_KEYS)
-        steps[name] = instantiate(arguments, _convert_="all") if arguments else None
+        steps[name] = _build_step(name, arguments) if arguments else None
         if end is not None and end < 0:
             end += epochs or 0
         stages[name] = Stage(first or 0, end)
     return Chain(steps, stages)
+
+
+def _build_step(name: str, arguments: dict[str, Any]) -> Any:
+    try:
+        return _instantiated(arguments)
+    except (UserError, ValueError) as error:
+        raise ConfigError(f"transforms step {name}: {error}") from error
+
+
+def _instantiated(node: Any) -> Any:
+    """The object of a node with `_target_`; what it raises for users, without Hydra's frame around it."""
+    try:
+        return instantiate(node, _convert_="all")
+    except InstantiationException as error:
+        if isinstance(error.__cause__, (UserError, ValueError)):
+            raise error.__cause__ from error
+        raise
 
 
 def _loader(dataset: Dataset) -> LoaderOptions:
