@@ -14,7 +14,7 @@ from msrun_cli.data.rows import BatchRows, Samples
 
 log = logging.getLogger("msrun")
 
-SECONDS = 2.0  # of measurement in all
+SECONDS = 1.0  # of measurement in all
 _GOOD_ENOUGH = 0.93  # of the best rate: fewer readers leave more of the cores to the training
 
 _said: set[int] = set()
@@ -35,7 +35,7 @@ def measured_workers(
 ) -> int:
     """The smallest number of readers that reaches 93 % of the best rate; it is logged with the figures.
 
-    1, 2, 4, ... threads and one per core transform pictures of `rows` for about two seconds in all. Processes take too
+    1, 2, 4, ... threads and one per core transform pictures of `rows` for about a second in all. Processes take too
     long to start for that, and do not wait for each other as threads may: there it is one per core, unmeasured.
     what: named in the log; the answer for it is kept, so that an evaluation after each epoch measures once
     rate: replaces the measurement in tests: (samples, indices, threads, seconds) -> images per second
