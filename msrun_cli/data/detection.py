@@ -76,7 +76,7 @@ def train_pipeline(
         seed=seed,
         partner_window=reading.partner_window,
     )
-    return Batches(
+    batches = Batches(
         BatchRows(samples, indices_of, steps),
         TRAIN_COLUMNS,
         loader,
@@ -86,6 +86,8 @@ def train_pipeline(
         after_batch=samples.cuts.say,
         what="training",
     )
+    samples.cuts.forget()  # those of a measurement
+    return batches
 
 
 def eval_pipeline(

@@ -23,6 +23,11 @@ GIB = 1 << 30
 _FREE_PART = 0.5  # of the free memory or disk, when no limit is set: the rest belongs to the training and to others
 _FORMAT = 1  # part of the file's name: raise it when what is stored changes
 
+_GROUP_FILES = (  # of control groups, versions 2 and 1
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
+
 log = logging.getLogger("msrun")
 
 
@@ -180,11 +185,11 @@ def free_memory() -> int:
         free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration, ValueError):
         pass
-    try:
-        group = Path("/sys/fs/cgroup")
-        free = min(free, int((group / "memory.max").read_text()) - int((group / "memory.current").read_text()))
-    except (OSError, ValueError):  # no such group, or "max"
-        pass
+    for limit, used in _GROUP_FILES:
+        try:
+            free = min(free, int(Path(limit).read_text()) - int(Path(used).read_text()))
+        except (OSError, ValueError):  # no such group, or "max"
+            pass
     return max(0, free)
 
 

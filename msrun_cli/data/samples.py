@@ -187,6 +187,10 @@ class CutBoxes:
     def count(self) -> int:
         return self._count.value
 
+    def forget(self) -> None:
+        with self._count.get_lock():
+            self._count.value = 0
+
     def add(self, number: int) -> None:
         if number:
             with self._count.get_lock():

@@ -81,7 +81,7 @@ class RandomAffine:
             return sample.drawn(out)
         if self.compose and is_upright(matrix):
             tiles = sample.tiles or _as_tile(sample.image, self.fill)
-            return tiles.draw_view((matrix[0, 0], matrix[1, 1]), (matrix[0, 2], matrix[1, 2]), size, out)
+            return tiles.draw_view((matrix[0, 0], matrix[1, 1]), (matrix[0, 2], matrix[1, 2]), size, self.fill, out)
         return self._warp(sample.image, matrix, size, out)
 
     def _warp(self, image: np.ndarray, matrix: np.ndarray, size: int, out: np.ndarray | None) -> np.ndarray:

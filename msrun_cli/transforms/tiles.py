@@ -39,7 +39,7 @@ class Tiles:
         """
         if self._is_picture():
             return self.tiles[0].image
-        canvas = self._blank(self.height, self.width, out)
+        canvas = self._blank(self.height, self.width, out, self.fill)
         for tile in self.tiles:
             x1, x2 = max(tile.left, 0), min(tile.left + tile.width, self.width)
             y1, y2 = max(tile.top, 0), min(tile.top + tile.height, self.height)
@@ -57,14 +57,24 @@ class Tiles:
         return canvas
 
     def draw_view(
-        self, scale: tuple[float, float], shift: tuple[float, float], size: int, out: np.ndarray | None = None
+        self,
+        scale: tuple[float, float],
+        shift: tuple[float, float],
+        size: int,
+        outside: int,
+        out: np.ndarray | None = None,
     ) -> np.ndarray:
         """The view (size, size, 3) of the canvas: x_view = x_canvas * scale[0] + shift[0], likewise y; scale > 0.
 
+        outside: grey level beyond the canvas
         Each tile is resized once, from its own pixels. The edges of tiles are rounded to whole pixels of the view, both
         sides of an edge alike, so there are no seams; inside a tile a pixel is at most half a pixel off.
         """
-        view = self._blank(size, size, out)
+        view = self._blank(size, size, out, outside)
+        if outside != self.fill:
+            left, right = (_pixel(x * scale[0] + shift[0], size) for x in (0, self.width))
+            top, bottom = (_pixel(y * scale[1] + shift[1], size) for y in (0, self.height))
+            view[top:bottom, left:right] = self.fill
         for tile in self.tiles:
             across = _Span.of(tile.left, tile.width, self.width, tile.image.shape[1], scale[0], shift[0], size)
             down = _Span.of(tile.top, tile.height, self.height, tile.image.shape[0], scale[1], shift[1], size)
@@ -79,11 +89,11 @@ class Tiles:
         placed = (tile.left, tile.top, tile.width, tile.height)
         return placed == (0, 0, self.width, self.height) and tile.image.shape[:2] == (self.height, self.width)
 
-    def _blank(self, height: int, width: int, out: np.ndarray | None) -> np.ndarray:
+    def _blank(self, height: int, width: int, out: np.ndarray | None, fill: int) -> np.ndarray:
         usable = out is not None and out.shape == (height, width, 3)
         if not usable or any(np.may_share_memory(out, tile.image) for tile in self.tiles):
             out = np.empty((height, width, 3), np.uint8)
-        out[...] = self.fill
+        out[...] = fill
         return out
 
 
@@ -104,8 +114,8 @@ class _Span:
         cls, start: int, length: int, canvas: int, pixels: int, scale: float, shift: float, size: int
     ) -> _Span | None:
         """None where the tile is outside the view."""
-        first = round(min(max(max(start, 0) * scale + shift, 0.0), size))
-        last = round(min(max(min(start + length, canvas) * scale + shift, 0.0), size))
+        first = _pixel(max(start, 0) * scale + shift, size)
+        last = _pixel(min(start + length, canvas) * scale + shift, size)
         if first >= last:
             return None
         origin, step = start * scale + shift, length * scale / pixels  # step: pixels of the view per pixel of the tile
@@ -121,6 +131,11 @@ class _Span:
         drawn_first = min(round(origin + source_first * step), first)
         drawn_last = max(round(origin + source_last * step), last)
         return cls(first, last, drawn_first, drawn_last, source_first, source_last)
+
+
+def _pixel(position: float, size: int) -> int:
+    """The nearest edge between pixels, inside the view."""
+    return round(min(max(position, 0.0), size))
 
 
 def _draw_part(view: np.ndarray, tile: Tile, across: _Span, down: _Span) -> None:

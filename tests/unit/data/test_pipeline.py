@@ -24,7 +24,7 @@ from msrun_cli.data.pixel_cache import GIB
 from msrun_cli.data.records import Record, Split
 from msrun_cli.data.samples import TrainSamples, epoch_order
 from msrun_cli.transforms.affine import RandomAffine
-from msrun_cli.transforms.chain import Chain
+from msrun_cli.transforms.chain import Chain, Stage
 from msrun_cli.transforms.color import RandomHSV
 from msrun_cli.transforms.flip import RandomHorizontalFlip
 from msrun_cli.transforms.letterbox import Letterbox
@@ -199,6 +199,17 @@ def test_a_run_goes_on_from_the_middle_of_an_epoch(split: Split, name: str) -> N
     assert_same(second, wanted[2])
 
 
+@pytest.mark.parametrize("name", LOADERS)
+def test_a_step_that_ends_in_an_epoch_does_so_for_any_reader(split: Split, name: str) -> None:
+    staged = Chain(AUGMENT.steps, {"mosaic": Stage(end=2), "flip": Stage(first=1)})
+    wanted = epochs_of(train(split, staged), 3)
+    assert_same(epochs_of(train(split, staged, LOADERS[name], first_epoch=1, first_step=1), 1)[0], wanted[1][1:])
+    assert_same(epochs_of(train(split, staged, LOADERS[name], first_epoch=2), 1)[0], wanted[2])
+    without = Chain({name: step for name, step in AUGMENT.steps.items() if name != "mosaic"})
+    assert_same(epochs_of(train(split, without, first_epoch=2), 1)[0], wanted[2])
+    assert not np.array_equal(epochs_of(train(split, without, first_epoch=1), 1)[0][0][0], wanted[1][0][0])
+
+
 def test_skipped_batches_are_not_read(split: Split) -> None:
     dataset = train(split, first_step=2)
     asked: list[int] = []
@@ -305,6 +316,20 @@ def test_more_workers_than_cores_are_clamped_and_said_once(split: Split, caplog:
     assert [record.getMessage() for record in caplog.records] == [
         f"dataset.workers=500 is more than the {os.cpu_count()} cores of this machine: using {os.cpu_count()}."
     ]
+
+
+def test_a_measurement_of_readers_counts_no_cut_boxes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(workers, "SECONDS", 0.02)
+    monkeypatch.setattr(workers, "_found", {})
+    split = read_coco(str(small_coco(tmp_path, boxes=9))).train
+    with caplog.at_level(logging.INFO, "msrun"):
+        dataset = train(split, LETTERBOX, LoaderOptions("auto"))
+    assert "dataset.workers=auto: " in caplog.text
+    assert dataset.readers in range(1, (os.cpu_count() or 1) + 1)
+    assert dataset.rows.samples.cuts.count == 0
+    assert len(epochs_of(dataset, 1)[0]) == 3
 
 
 def split_with(counts: list[int]) -> Split:

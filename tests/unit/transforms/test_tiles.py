@@ -42,11 +42,20 @@ def test_a_tile_that_is_the_canvas_is_not_copied() -> None:
 def test_the_given_memory_is_used_unless_a_tile_lies_there() -> None:
     out = np.empty((50, 50, 3), np.uint8)
     assert four(50, (20, 30)).draw(out) is out
-    assert four(50, (20, 30)).draw_view((1.0, 1.0), (0.0, 0.0), 50, out) is out
+    assert four(50, (20, 30)).draw_view((1.0, 1.0), (0.0, 0.0), 50, 0, out) is out
     out[...] = 77
-    drawn = Tiles(50, 50, 0, (Tile(out[:20, :20], 0, 0, 40, 40),)).draw_view((1.0, 1.0), (0.0, 0.0), 50, out)
+    drawn = Tiles(50, 50, 0, (Tile(out[:20, :20], 0, 0, 40, 40),)).draw_view((1.0, 1.0), (0.0, 0.0), 50, 0, out)
     assert drawn is not out and (out == 77).all() and (drawn[:40, :40] == 77).all()
     assert four(50, (20, 30)).draw(np.empty((9, 9, 3), np.uint8)).shape == (50, 50, 3)
+
+
+def test_two_levels_of_fill_are_kept_apart() -> None:
+    tiles = Tiles(40, 20, 7, (Tile(plain(9), 0, 0, 20, 10),))
+    view = tiles.draw_view((0.5, 0.5), (4.0, 6.0), 32, 3)
+    wanted = np.full((32, 32, 3), 3, np.uint8)
+    wanted[6:16, 4:24] = 7
+    wanted[6:11, 4:14] = 9
+    np.testing.assert_array_equal(view, wanted)
 
 
 def test_there_are_no_seams_at_any_scale() -> None:
@@ -55,7 +64,7 @@ def test_there_are_no_seams_at_any_scale() -> None:
         tiles = four(64, tuple(rng.integers(16, 49, 2).tolist()))
         scale = rng.uniform(0.3, 3.0)
         shift = rng.uniform(-0.4, 0.0, 2) * scale * 64
-        view = tiles.draw_view((scale, scale), tuple(shift), 20, None)
+        view = tiles.draw_view((scale, scale), tuple(shift), 20, 200)
         inside = (shift + scale * 64 >= 20).all()  # the canvas covers the view
         levels = set(np.unique(view).tolist())
         assert levels <= ({10, 20, 30, 40} if inside else {10, 20, 30, 40, 200})
@@ -69,7 +78,7 @@ def test_pixels_are_at_most_half_a_pixel_off(scale: float) -> None:
     rng = np.random.default_rng(1)
     for _ in range(20):
         shift = float(rng.uniform(-15, 0)) * scale + 3
-        view = tiles.draw_view((scale, scale), (shift, 0.0), 40)
+        view = tiles.draw_view((scale, scale), (shift, 0.0), 40, 0)
         centres = (np.arange(40) + 0.5 - shift) / scale - 0.5  # columns of the canvas
         seen = (centres > 1) & (centres < 23)
         error_px = np.abs(view[1, seen, 0] / 10 - centres[seen]) * scale
