@@ -8,8 +8,10 @@ DIR holds a data set in COCO's layout. A small one is repeated until it has --im
 its own, so that what is kept of one epoch does not help in the next unless --cache says so. With a cache, the figures
 are those of later epochs, after everything was read once.
 
-The last line is JSON: images_per_s (median of five runs), images_per_s_runs, ms_per_stage (of one picture on one core),
-workers, cache, ... Overrides are those of `msrun train`, such as train_transforms=yolov5_train_high.
+The last line is JSON: images_per_s (median of five runs), images_per_s_runs, cpu_ms_per_image (processor time of all
+threads, which other programs on the machine hardly change; null with --processes), ms_per_stage (processor time of one
+picture in one thread), workers, cache, ... Overrides are those of `msrun train`, for instance
+train_transforms.mosaic.probability=0.5.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import argparse
 import json
 import os
 import statistics
+import threading
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -48,10 +51,11 @@ def main() -> None:
     rows = 2 * len(batches.rows) if options.cache != "none" else 4
     for _ in range(rows):  # threads start, caches fill
         next(iterator)
-    runs = [timed(iterator, options.seconds / RUNS) for _ in range(RUNS)]
+    runs, cpu_ms = zip(*(timed(iterator, options.seconds / RUNS) for _ in range(RUNS)), strict=True)
     result: dict[str, Any] = {
         "images_per_s": round(statistics.median(runs), 1),
         "images_per_s_runs": [round(rate, 1) for rate in runs],
+        "cpu_ms_per_image": None if batches.processes else round(statistics.median(cpu_ms), 2),
         "ms_per_stage": stages(batches, options),
         "workers": batches.readers,
         "processes": batches.processes,
@@ -109,19 +113,20 @@ def endless(batches: Any, *, evaluation: bool) -> Any:
             yield from iterator
 
 
-def timed(iterator: Any, seconds: float) -> float:
-    """Images per second."""
-    started, images = time.perf_counter(), 0
+def timed(iterator: Any, seconds: float) -> tuple[float, float]:
+    """(images per second, milliseconds of processor time per image)."""
+    started, cpu, images = time.perf_counter(), time.process_time(), 0
     while time.perf_counter() - started < seconds:
         images += len(next(iterator)[0])
-    return images / (time.perf_counter() - started)
+    return images / (time.perf_counter() - started), (time.process_time() - cpu) / images * 1e3
 
 
 def stages(batches: Any, options: argparse.Namespace, pictures: int = 128) -> dict[str, float]:
-    """Milliseconds per picture in each step, one thread, alone; what no step claims is in "rest".
+    """Milliseconds of processor time per picture in each step, in one thread; what no step claims is in "rest".
 
     Decoding counts as often as it happens: about once per picture and epoch.
     """
+    time.sleep(1)  # readers fill the queue and rest
     samples = batches.rows.samples
     spent: dict[str, float] = {}
     names = [(samples.pictures._recent, "_read", "decode")]
@@ -133,10 +138,10 @@ def stages(batches: Any, options: argparse.Namespace, pictures: int = 128) -> di
         for index in range(first, first + count // 4):  # fills what is kept of neighbours
             samples.write(index, batch, 0)
         spent.clear()
-        started = time.perf_counter()
+        started = time.thread_time()
         for index in range(first + count // 4, first + count):
             samples.write(index, batch, 0)
-        whole = time.perf_counter() - started
+        whole = time.thread_time() - started
     done = count - count // 4
     # A step that reads partners decodes inside its own time.
     rest = whole - sum(spent.values())
@@ -147,16 +152,18 @@ def stages(batches: Any, options: argparse.Namespace, pictures: int = 128) -> di
 @contextmanager
 def measured(names: list[tuple[Any, str, str]], spent: dict[str, float]):
     """Replace functions by ones that add up their own time, without that of measured functions inside them."""
-    inner = [0.0]
+    inner, thread = [0.0], threading.get_ident()
 
     def wrapped(function: Callable, name: str) -> Callable:
         def call(*arguments: Any) -> Any:
+            if threading.get_ident() != thread:
+                return function(*arguments)
             outer, inner[0] = inner[0], 0.0
-            started = time.perf_counter()
+            started = time.thread_time()
             try:
                 return function(*arguments)
             finally:
-                total = time.perf_counter() - started
+                total = time.thread_time() - started
                 spent[name] = spent.get(name, 0.0) + total - inner[0]
                 inner[0] = outer + total
 
