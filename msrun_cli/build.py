@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from hydra.errors import InstantiationException
@@ -18,9 +19,9 @@ from msrun_cli.config.schema import Dataset, EvalConfig, TrainConfig
 from msrun_cli.data.detection import eval_pipeline, max_boxes_of, train_pipeline
 from msrun_cli.data.pictures import Reading
 from msrun_cli.data.pipeline import Batches, LoaderOptions
-from msrun_cli.data.records import DetectionData, Split
+from msrun_cli.data.records import DetectionData, Split, fingerprint
 from msrun_cli.engine.amp import apply_amp
-from msrun_cli.engine.callbacks.checkpoints import CheckpointSaver
+from msrun_cli.engine.callbacks.checkpoints import CheckpointSaver, KeepPolicy
 from msrun_cli.engine.callbacks.evaluation import EpochEvaluation
 from msrun_cli.engine.callbacks.guard import Guard
 from msrun_cli.engine.callbacks.metrics_file import MetricsFile
@@ -28,7 +29,14 @@ from msrun_cli.engine.callbacks.progress import ProgressDisplay
 from msrun_cli.engine.callbacks.recorder import StepRecorder
 from msrun_cli.engine.callbacks.state import RowSink, TrainState
 from msrun_cli.engine.callbacks.stop import EarlyStop
-from msrun_cli.engine.checkpoint import AVERAGE_PREFIX, inference_arrays, training_parameters
+from msrun_cli.engine.checkpoint import (
+    AVERAGE_PREFIX,
+    Checkpoint,
+    CheckpointWriter,
+    inference_arrays,
+    newest_complete,
+    training_parameters,
+)
 from msrun_cli.engine.loss_scale import make_loss_scale
 from msrun_cli.engine.predictor import Predictor
 from msrun_cli.engine.train_step import TrainStep
@@ -82,8 +90,8 @@ def build_data(dataset: Any) -> DetectionData:
     return _instantiated(arguments)
 
 
-def build_train_batches(cfg: TrainConfig, data: DetectionData) -> Batches:
-    """Endless shuffled batches of the training split, (images, targets)."""
+def build_train_batches(cfg: TrainConfig, data: DetectionData, start: tuple[int, int] = (0, 0)) -> Batches:
+    """Endless shuffled batches of the training split, (images, targets), from (epoch, step) on."""
     dataset = cfg.dataset
     reading = Reading(
         partner_window=dataset.partner_window,
@@ -91,18 +99,18 @@ def build_train_batches(cfg: TrainConfig, data: DetectionData) -> Batches:
         cache_limit_gib=dataset.cache_limit_gib,
         reduced=dataset.reduced_decoding,
     )
-    return _train_batches(cfg, data, reading, _loader(dataset))
+    return _train_batches(cfg, data, start, reading, _loader(dataset))
 
 
-def build_first_batch(cfg: TrainConfig, data: DetectionData) -> dict[str, Any]:
-    """The first of those batches as arrays, without moving them on."""
-    dataset = cfg.dataset
-    reading = Reading(partner_window=dataset.partner_window, reduced=dataset.reduced_decoding)
-    one = LoaderOptions(workers=1, prefetch=1)
-    return next(_train_batches(cfg, data, reading, one).create_dict_iterator(num_epochs=1, output_numpy=True))
+def build_preview(cfg: TrainConfig, data: DetectionData) -> Batches:
+    """The same batches from the first one on, for a look at one: a single reader, nothing measured or kept."""
+    reading = Reading(partner_window=cfg.dataset.partner_window, reduced=cfg.dataset.reduced_decoding)
+    return _train_batches(cfg, data, (0, 0), reading, LoaderOptions(workers=1, prefetch=1))
 
 
-def _train_batches(cfg: TrainConfig, data: DetectionData, reading: Reading, loader: LoaderOptions) -> Batches:
+def _train_batches(
+    cfg: TrainConfig, data: DetectionData, start: tuple[int, int], reading: Reading, loader: LoaderOptions
+) -> Batches:
     chain = _build_chain(cfg.train_transforms, cfg.epochs)
     return train_pipeline(
         data.train,
@@ -113,6 +121,8 @@ def _train_batches(cfg: TrainConfig, data: DetectionData, reading: Reading, load
         seed=cfg.seed,
         loader=loader,
         reading=reading,
+        first_epoch=start[0],
+        first_step=start[1],
     )
 
 
@@ -122,6 +132,20 @@ def build_eval_batches(cfg: TrainConfig | EvalConfig, split: Split) -> Batches:
     return eval_pipeline(
         split, chain, image_size=cfg.image_size, batch_size=cfg.batch_size, loader=_loader(cfg.dataset)
     )
+
+
+def data_facts(data: DetectionData) -> dict[str, Any]:
+    """What a resumed training must find again."""
+    return {
+        "data": fingerprint(data.train),
+        "images": len(data.train.records),
+        "classes": list(data.class_names),
+    }
+
+
+def read_resumed(cfg: TrainConfig) -> Checkpoint | None:
+    """The checkpoint to go on from; a damaged one is passed over for the one before."""
+    return None if cfg.resume is None else newest_complete(Path(cfg.resume))
 
 
 def build_network(cfg: TrainConfig | EvalConfig, data: DetectionData) -> nn.Cell:
@@ -237,21 +261,46 @@ class Callbacks:
     saver: CheckpointSaver
     sinks: list[RowSink]
 
+    def catch_up(self) -> None:
+        """After a resume: evaluate when an interruption came between an epoch and its evaluation."""
+        if self.evaluation.is_overdue():
+            self.evaluation.run()
+            self.saver.save_epoch()
+
+    def close(self) -> None:
+        for sink in self.sinks:
+            sink.close()
+        self.saver.writer.finish()
+
 
 def build_callbacks(
-    cfg: TrainConfig, run: RunFolder, state: TrainState, training: Training, evaluate: Callable[[], Any], device: Device
+    cfg: TrainConfig,
+    run: RunFolder,
+    state: TrainState,
+    training: Training,
+    evaluate: Callable[[], Any],
+    device: Device,
+    facts: dict[str, Any],
 ) -> Callbacks:
+    """facts: of data_facts, for the checkpoints. A resumed `state` cuts the metrics file behind its step."""
     metric_names = DetectionReport.metric_names
     sinks: list[RowSink] = [
-        MetricsFile(run.metrics_csv, training.term_names, metric_names),
+        MetricsFile(run.metrics_csv, training.term_names, metric_names, state.step),
         ProgressDisplay(state, training.term_names, cfg.logger.progress),
     ]
     guard = Guard(cfg.loss_scale.max_skipped, training.term_names)
     recorder = StepRecorder(state, training.term_names, cfg.logger.every, sinks, guard, device.graph)
     early_stop = EarlyStop(state, cfg.max_steps)
     evaluation = EpochEvaluation(state, evaluate, cfg.evaluate_every, cfg.checkpoint.monitor, sinks)
+    keep = cfg.checkpoint
     saver = CheckpointSaver(
-        state, run.checkpoints, training.parameters, evaluation, cfg.checkpoint.every, cfg.checkpoint.best
+        state,
+        run.checkpoints,
+        training.parameters,
+        evaluation,
+        KeepPolicy(keep.every, keep.every_steps, keep.keep_last, keep.keep_best),
+        CheckpointWriter(getattr(keep, "async")),
+        facts,
     )
     return Callbacks([recorder, early_stop, evaluation, saver], recorder, evaluation, early_stop, saver, sinks)
 
