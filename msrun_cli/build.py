@@ -17,13 +17,14 @@ from hydra.utils import instantiate as hydra_instantiate
 from mindspore import nn
 from omegaconf import DictConfig
 
-from msrun_cli.common.errors import DataError, UserError
+from msrun_cli.common.errors import ConfigError, DataError, UserError
 from msrun_cli.config.rules import default_warmup_epochs
 from msrun_cli.config.schema import CheckDataConfig, Dataset, EvalConfig, TrainConfig
 from msrun_cli.data.detection import eval_pipeline, max_boxes_of, train_pipeline
 from msrun_cli.data.doctor.checked import CheckedData, detection_view, paths_view
 from msrun_cli.data.doctor.examination import CheckOptions
 from msrun_cli.data.doctor.listing import folders_of, list_images, read_class_folders
+from msrun_cli.data.pictures import Reading
 from msrun_cli.data.pipeline import Batches, LoaderOptions
 from msrun_cli.data.records import DetectionData, Split, fingerprint
 from msrun_cli.data.samples import epoch_order
@@ -55,10 +56,23 @@ from msrun_cli.optim.schedule import WarmupDecay
 from msrun_cli.reporting.detection import DetectionReport
 from msrun_cli.runtime.context import Device, start_device
 from msrun_cli.runtime.run_folder import RunFolder
-from msrun_cli.transforms.chain import Chain
+from msrun_cli.transforms.chain import Chain, Stage
 
 # Keys of the dataset node that belong to the pipeline; the rest are the reader's arguments.
-PIPELINE_KEYS = ("name", "image_size", "workers", "prefetch", "python_multiprocessing", "max_boxes")
+PIPELINE_KEYS = (
+    "name",
+    "image_size",
+    "workers",
+    "prefetch",
+    "python_multiprocessing",
+    "partner_window",
+    "cache",
+    "cache_limit_gib",
+    "reduced_decoding",
+    "max_boxes",
+)
+
+STAGE_KEYS = ("from_epoch", "until_epoch")  # of a step of train_transforms; the rest are the step's arguments
 
 
 def instantiate(node: Any, **arguments: Any) -> Any:
@@ -66,7 +80,7 @@ def instantiate(node: Any, **arguments: Any) -> Any:
     try:
         return hydra_instantiate(node, **arguments)
     except InstantiationException as error:
-        if isinstance(error.__cause__, UserError):
+        if isinstance(error.__cause__, (UserError, ValueError)):
             raise error.__cause__ from None
         raise
 
@@ -79,6 +93,7 @@ def build_device(cfg: TrainConfig | EvalConfig, run: RunFolder) -> Device:
         jit_level=device.jit_level,
         deterministic=device.deterministic,
         save_graphs=device.save_graphs,
+        dvpp=device.dvpp,
         sink=device.sink,
         sink_size=device.sink_size,
         amp_level=cfg.amp.level,
@@ -96,7 +111,26 @@ def build_data(dataset: Any) -> DetectionData:
 
 def build_train_batches(cfg: TrainConfig, data: DetectionData, start: tuple[int, int] = (0, 0)) -> Batches:
     """Endless shuffled batches of the training split, (images, targets), from (epoch, step) on."""
-    chain = _build_chain(cfg.train_transforms)
+    dataset = cfg.dataset
+    reading = Reading(
+        partner_window=dataset.partner_window,
+        cache=dataset.cache,
+        cache_limit_gib=dataset.cache_limit_gib,
+        reduced=dataset.reduced_decoding,
+    )
+    return _train_batches(cfg, data, start, reading, _loader(dataset))
+
+
+def build_preview(cfg: TrainConfig, data: DetectionData) -> Batches:
+    """The same batches from the first one on, for a look at one: a single reader, nothing measured or kept."""
+    reading = Reading(partner_window=cfg.dataset.partner_window, reduced=cfg.dataset.reduced_decoding)
+    return _train_batches(cfg, data, (0, 0), reading, LoaderOptions(workers=1, prefetch=1))
+
+
+def _train_batches(
+    cfg: TrainConfig, data: DetectionData, start: tuple[int, int], reading: Reading, loader: LoaderOptions
+) -> Batches:
+    chain = _build_chain(cfg.train_transforms, cfg.epochs)
     return train_pipeline(
         data.train,
         chain,
@@ -104,9 +138,18 @@ def build_train_batches(cfg: TrainConfig, data: DetectionData, start: tuple[int,
         batch_size=cfg.batch_size,
         max_boxes=cfg.dataset.max_boxes or max_boxes_of(data.train, chain),
         seed=cfg.seed,
-        loader=_loader(cfg.dataset),
+        loader=loader,
+        reading=reading,
         first_epoch=start[0],
         first_step=start[1],
+    )
+
+
+def build_eval_batches(cfg: TrainConfig | EvalConfig, split: Split) -> Batches:
+    """One pass over a split, (images, index, geometry)."""
+    chain = _build_chain(cfg.eval_transforms)
+    return eval_pipeline(
+        split, chain, image_size=cfg.image_size, batch_size=cfg.batch_size, loader=_loader(cfg.dataset)
     )
 
 
@@ -212,13 +255,10 @@ def build_evaluation(
     evaluator = instantiate(cfg.evaluator, _convert_="all")
     decoder = network.decoder()
     predict = Predictor(apply_amp(network, cfg.amp.level, cfg.amp.dtype), decoder, cfg.batch_size)
-    chain = _build_chain(cfg.eval_transforms)
 
     def evaluate() -> Any:
         refresh()
-        batches = eval_pipeline(
-            split, chain, image_size=cfg.image_size, batch_size=cfg.batch_size, loader=_loader(cfg.dataset)
-        )
+        batches = build_eval_batches(cfg, split)
         return evaluator(predict, batches.create_dict_iterator(num_epochs=1, output_numpy=True), split, data)
 
     return evaluate
@@ -322,9 +362,24 @@ def _build_schedule(cfg: TrainConfig, optimizer: nn.Cell, steps_per_epoch: int, 
     )
 
 
-def _build_chain(transforms: Any) -> Chain:
-    steps = {name: None if node is None else instantiate(node, _convert_="all") for name, node in transforms.items()}
-    return Chain(steps)
+def _build_chain(transforms: Any, epochs: int | None = None) -> Chain:
+    """epochs: of the run, for steps that are off in the last ones."""
+    steps, stages = {}, {}
+    for name, node in transforms.items():
+        arguments = {} if node is None else dict(node.items())
+        first, end = (arguments.pop(key, None) for key in STAGE_KEYS)
+        steps[name] = _build_step(name, arguments) if arguments else None
+        if end is not None and end < 0:
+            end += epochs or 0
+        stages[name] = Stage(first or 0, end)
+    return Chain(steps, stages)
+
+
+def _build_step(name: str, arguments: dict[str, Any]) -> Any:
+    try:
+        return instantiate(arguments, _convert_="all")
+    except (UserError, ValueError) as error:
+        raise ConfigError(f"transforms step {name}: {error}") from error
 
 
 def _loader(dataset: Dataset) -> LoaderOptions:

@@ -56,6 +56,8 @@ class _Checker:
         present = {str(name) for name in node}  # `in` would deny keys that are still to be set
         for name, hint in hints.items():
             if name not in present:
+                if limits[name].get("absent"):
+                    continue
                 self.report((*path, name), f'key "{_dotted((*path, name))}" is missing; it must not be removed.')
             else:
                 self.value(node, name, hint, limits[name], path)
@@ -73,7 +75,8 @@ class _Checker:
         if value is _UNREADABLE or (value is None and optional):
             return
         if typing.get_origin(kind) is dict:
-            self.steps(value, limit, path)
+            step, _ = schema.split_optional(typing.get_args(kind)[1])
+            self.steps(value, step, limit, path)
         elif is_dataclass(kind):
             self.subsection(value, typing.cast(type, kind), limit, path)
         else:
@@ -100,13 +103,13 @@ class _Checker:
                 self.report(path, f"{_dotted(path)}={text}{self.origins.where(path)}: cannot be resolved: {reason}.")
             return _UNREADABLE
 
-    def steps(self, value: Any, limit: dict[str, Any], path: KeyPath) -> None:
+    def steps(self, value: Any, kind: type, limit: dict[str, Any], path: KeyPath) -> None:
         if not isinstance(value, DictConfig):
             return self.report(path, f"{_dotted(path)}{self.origins.where(path)}: must be a section of named steps.")
         for name in value:
             step = self.read(value, str(name), (*path, str(name)))
             if step is not _UNREADABLE and step is not None:
-                self.subsection(step, schema.Target, limit, (*path, str(name)))
+                self.subsection(step, kind, limit, (*path, str(name)))
 
     def subsection(self, value: Any, kind: type, limit: dict[str, Any], path: KeyPath) -> None:
         if not isinstance(value, DictConfig):
@@ -199,6 +202,8 @@ def _wrong(value: Any, kind: Any, optional: bool, limit: dict[str, Any]) -> str 
         hint = nearest(str(value), choices)
         words = f"one of {', '.join(choices)}" + (" or null" if optional else "")
         return None if good else words + (f' (did you mean "{hint}"?)' if hint else "")
+    if isinstance(value, str) and value in limit.get("words", ()):
+        return None
     accepted = {float: (int, float)}.get(kind, (kind,))
     if isinstance(value, bool) and kind is not bool or not isinstance(value, accepted):
         return _range_words(kind, optional, limit)
@@ -228,7 +233,8 @@ def _range_words(kind: Any, optional: bool, limit: dict[str, Any]) -> str:
     if limit.get("multiple") is not None and ends:
         ends[0] = f"and {ends[0]}"
     words.append(" and ".join(ends))
-    return " ".join(word for word in words if word) + (" or null" if optional else "")
+    text = " ".join(word for word in words if word) + "".join(f" or {word}" for word in limit.get("words", ()))
+    return text + (" or null" if optional else "")
 
 
 def _must_be_set(path: KeyPath, comment: str) -> str:

@@ -108,6 +108,19 @@ def _one_source(checkpoint: Any, weights: str | None) -> str | None:
     return None
 
 
+@_error("eval_transforms")
+def _stages_in_evaluation(steps: dict[str, Any]) -> str | None:
+    staged = [
+        f"eval_transforms.{name}.{key}"
+        for name, step in steps.items()
+        for key in ("from_epoch", "until_epoch")
+        if isinstance(step, dict) and step.get(key) is not None
+    ]
+    if not staged:
+        return None
+    return f"{', '.join(staged)}: an evaluation has no epochs. Set null, or the step itself to null."
+
+
 @_error("device.sink_size")
 def _sink_size(size: int) -> str | None:
     return "device.sink_size=0: must be -1 (a whole epoch) or at least 1 (steps per sink)." if size == 0 else None
@@ -156,3 +169,21 @@ def _best_without_evaluation(evaluate_every: int, epochs: int, keep_best: int) -
     if not keep_best or epochs == 1 or 0 < evaluate_every <= epochs:
         return None
     return f"evaluate_every={evaluate_every}: evaluated only at the end, so best.ckpt is the last state."
+
+
+@_remark("train_transforms", "epochs")
+def _step_never_on(steps: dict[str, Any], epochs: int) -> str | None:
+    never = []
+    for name, step in steps.items():
+        if not isinstance(step, dict):
+            continue
+        first, end = step.get("from_epoch"), step.get("until_epoch")
+        last = epochs if end is None else end if end >= 0 else epochs + end
+        if min(last, epochs) <= (first or 0):
+            never.append(name)
+    if not never:
+        return None
+    return (
+        f"train_transforms: {', '.join(never)} is never on in a run of epochs={epochs}, because of its from_epoch or "
+        "until_epoch."
+    )

@@ -25,14 +25,18 @@ def setting(
     package: str | None = None,
     complete: bool = False,
     path: bool = False,
+    words: tuple[str, ...] = (),
+    absent: bool = False,
 ) -> Any:
     """A field with limits: low <= value <= high, value > above, a multiple of `multiple`, one of `choices`.
 
     package: where the `_target_` of this node must live; complete: all its required arguments stand in the YAML
-    (otherwise the builder supplies some); path: a file name, in which `~` is expanded.
+    (otherwise the builder supplies some); path: a file name, in which `~` is expanded; words: texts that are allowed
+    beside numbers, such as "auto"; absent: the key may be left out of the YAML.
     """
-    limits = {"low": low, "above": above, "high": high, "multiple": multiple, "choices": choices}
-    return field(metadata={**limits, "package": package, "complete": complete, "path": path})
+    limits: dict[str, Any] = {"low": low, "above": above, "high": high, "multiple": multiple, "choices": choices}
+    limits |= {"package": package, "complete": complete, "path": path, "words": words, "absent": absent}
+    return field(metadata=limits)
 
 
 @dataclass(kw_only=True)
@@ -44,6 +48,14 @@ class Target:
 
 
 @dataclass(kw_only=True)
+class Step(Target):
+    """A step of a chain; in training it is on in the epochs from_epoch <= epoch < until_epoch, counted from 0."""
+
+    from_epoch: int | None = setting(low=0, absent=True)  # None = from the first
+    until_epoch: int | None = setting(absent=True)  # None = to the last; -10 = all but the last ten
+
+
+@dataclass(kw_only=True)
 class Dataset:
     """Keys of the pipeline; every other key is an argument of the reader `_target_`."""
 
@@ -51,9 +63,13 @@ class Dataset:
     _target_: str
     name: str
     image_size: int = setting(low=64, multiple=32)  # pixels
-    workers: int = setting(low=1)  # parallel readers
+    workers: int | str = setting(low=1, words=("auto",))  # parallel readers
     prefetch: int = setting(low=1)  # batches
     python_multiprocessing: bool
+    partner_window: int | None = setting(low=8)  # pictures; None = all
+    cache: str = setting(choices=("none", "ram", "disk"))
+    cache_limit_gib: float | None = setting(above=0)  # GiB; None = from what is free
+    reduced_decoding: bool
     max_boxes: int | None = setting(low=1)  # boxes per image; None = from the data
 
 
@@ -90,6 +106,7 @@ class Device:
     jit_level: str | None = setting(choices=("O0", "O1", "O2"))
     deterministic: bool
     save_graphs: bool
+    dvpp: bool
     sink: str = setting(choices=("auto", "on", "off"))
     sink_size: int = setting(low=-1)  # steps; -1 = a whole epoch
 
@@ -130,8 +147,8 @@ class Logger:
 @dataclass(kw_only=True)
 class TrainConfig:
     dataset: Dataset = setting(package="msrun_cli.data", complete=True)
-    train_transforms: dict[str, Target | None] = setting(package="msrun_cli.transforms", complete=True)
-    eval_transforms: dict[str, Target | None] = setting(package="msrun_cli.transforms", complete=True)
+    train_transforms: dict[str, Step | None] = setting(package="msrun_cli.transforms", complete=True)
+    eval_transforms: dict[str, Step | None] = setting(package="msrun_cli.transforms", complete=True)
     model: Model
     loss: Target = setting(package="msrun_cli.losses")
     amp: Amp
@@ -162,7 +179,7 @@ class TrainConfig:
 @dataclass(kw_only=True)
 class EvalConfig:
     dataset: Dataset = setting(package="msrun_cli.data", complete=True)
-    eval_transforms: dict[str, Target | None] = setting(package="msrun_cli.transforms", complete=True)
+    eval_transforms: dict[str, Step | None] = setting(package="msrun_cli.transforms", complete=True)
     model: Model
     amp: Amp
     device: Device

@@ -6,6 +6,7 @@ import cv2
 import numpy as np
 
 from msrun_cli.common.errors import DataError
+from msrun_cli.data.pictures import AS_IN_THE_FILES, Fit, Pictures, Reading, cache_of
 from msrun_cli.data.pipeline import Batches, LoaderOptions
 from msrun_cli.data.records import Split
 from msrun_cli.data.rows import BatchRows
@@ -20,6 +21,7 @@ _CHEAP_BOXES = 200
 # Beyond it, M fits all but this part of the pictures that random merging gives (of the densest ones boxes are cut,
 # counted and said).
 _RARE = 1e-4
+_MOST_RECENT_BYTES = 1 << 29
 
 
 def train_pipeline(
@@ -34,6 +36,7 @@ def train_pipeline(
     first_epoch: int = 0,
     first_step: int = 0,
     shard: tuple[int, int] = (0, 1),
+    reading: Reading = AS_IN_THE_FILES,
 ) -> Batches:
     """Endless epochs of shuffled batches `images`, `targets`; what does not fill a batch on every rank is left out.
 
@@ -59,8 +62,21 @@ def train_pipeline(
 
     # Before workers are forked: a child with OpenCV's thread pool of its parent can hang.
     cv2.setNumThreads(0)
-    samples = TrainSamples(split.records, transforms, image_size=image_size, max_boxes=max_boxes, seed=seed)
-    return Batches(
+    fit = None if transforms.fit is None else Fit(image_size, transforms.fit, reading.reduced)
+    samples = TrainSamples(
+        Pictures(
+            split.records,
+            fit,
+            recent_bytes=_recent_bytes(transforms, image_size, reading.partner_window, batch_size * ranks),
+            cache=cache_of(split, fit, reading),
+        ),
+        transforms,
+        image_size=image_size,
+        max_boxes=max_boxes,
+        seed=seed,
+        partner_window=reading.partner_window,
+    )
+    batches = Batches(
         BatchRows(samples, indices_of, steps),
         TRAIN_COLUMNS,
         loader,
@@ -68,7 +84,10 @@ def train_pipeline(
         first_epoch=first_epoch,
         first_step=first_step,
         after_batch=samples.cuts.say,
+        what="training",
     )
+    samples.cuts.forget()  # those of a measurement
+    return batches
 
 
 def eval_pipeline(
@@ -87,13 +106,13 @@ def eval_pipeline(
     if not len(indices):
         raise DataError(f"the {split.name} split has no images for rank {rank} of {ranks}: nothing to evaluate.")
     cv2.setNumThreads(0)
-    samples = EvalSamples(split.records, transforms, image_size=image_size)
+    samples = EvalSamples(Pictures(split.records), transforms, image_size=image_size)
     rows = BatchRows(
         samples,
         lambda row: indices[row * batch_size : (row + 1) * batch_size],
         -(-len(indices) // batch_size),
     )
-    return Batches(rows, EVAL_COLUMNS, loader, batch_size=batch_size)
+    return Batches(rows, EVAL_COLUMNS, loader, batch_size=batch_size, what=f"evaluation of {split.name}")
 
 
 def max_boxes_of(split: Split, transforms: Chain) -> int:
@@ -115,6 +134,13 @@ def max_boxes_of(split: Split, transforms: Chain) -> int:
         # A picture that is not merged (probability < 1) must always fit.
         most = min(most, max(fitting, int(counts.max())))
     return max(8, -(-most // 8) * 8)
+
+
+def _recent_bytes(transforms: Chain, image_size: int, partner_window: int | None, batch_size: int) -> int:
+    """Memory for decoded pictures that are wanted again: those of the window, and of the batches being made."""
+    if transforms.merges == 1 or partner_window is None:
+        return 0
+    return min(_MOST_RECENT_BYTES, (partner_window + 2 * batch_size) * 3 * image_size**2)
 
 
 def _too_few(split: Split, batch_size: int, ranks: int) -> str:

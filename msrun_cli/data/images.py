@@ -16,26 +16,36 @@ SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
 # Start-of-frame markers of JPEG: C0..CF without DHT, JPG and DAC.
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _JPEG_SCAN = 0xDA
+_JPEG = b"\xff\xd8"
+
+# OpenCV 4.11 and later write the channels in our order while decoding.
+_REDUCED = {2: cv2.IMREAD_REDUCED_COLOR_2, 4: cv2.IMREAD_REDUCED_COLOR_4, 8: cv2.IMREAD_REDUCED_COLOR_8}
+_READ_RGB: int | None = getattr(cv2, "IMREAD_COLOR_RGB", None)
 
 
-def read_rgb(path: str, width: int, height: int) -> np.ndarray:
+def read_rgb(path: str, width: int, height: int, reduction: int = 1) -> np.ndarray:
     """uint8 (height, width, 3) RGB, the right way up.
+
+    reduction: 2, 4 or 8 = a JPEG is decoded with sides divided by this and rounded up, which takes less time and
+        memory; other formats are decoded whole
 
     Raises DataError when the file is missing, truncated, no image, or has another size than `width` x `height` (the
     boxes would then lie elsewhere). A picture whose annotations ignore its EXIF orientation is read without it.
     """
     content = _read(path)
     _check_complete(path, content)
-    image = _decode(path, content, cv2.IMREAD_COLOR)
-    if image.shape[:2] != (height, width):
-        found = f"{image.shape[1]}x{image.shape[0]}"
-        image = _decode(path, content, cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
-        if image.shape[:2] != (height, width):
+    reduction = reduction if content.startswith(_JPEG) else 1
+    wanted = (-(-height // reduction), -(-width // reduction))
+    image = _decode_rgb(path, content, reduction)
+    if image.shape[:2] != wanted:
+        found = f"{image.shape[1] * reduction}x{image.shape[0] * reduction}"
+        image = _decode_rgb(path, content, reduction, cv2.IMREAD_IGNORE_ORIENTATION)
+        if image.shape[:2] != wanted:
             raise DataError(
                 f"{path} has {found} pixels, but its annotations are for {width}x{height}. "
                 "Correct width and height in the annotation file, or give the image that was annotated."
             )
-    return cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
+    return image
 
 
 def image_size(path: str) -> tuple[int, int]:
@@ -62,6 +72,16 @@ def _read(path: str) -> bytes:
     return content
 
 
+def _decode_rgb(path: str, content: bytes, reduction: int, flags: int = 0) -> np.ndarray:
+    if reduction > 1:
+        image = _decode(path, content, _REDUCED[reduction] | flags)
+    elif _READ_RGB is not None:
+        return _decode(path, content, _READ_RGB | flags)
+    else:
+        image = _decode(path, content, cv2.IMREAD_COLOR | flags)
+    return cv2.cvtColor(image, cv2.COLOR_BGR2RGB, dst=image)
+
+
 def _decode(path: str, content: bytes, flags: int) -> np.ndarray:
     try:
         image = cv2.imdecode(np.frombuffer(content, np.uint8), flags)
@@ -74,7 +94,7 @@ def _decode(path: str, content: bytes, flags: int) -> np.ndarray:
 
 def _check_complete(path: str, content: bytes) -> None:
     """OpenCV fills the missing part of a truncated file with grey and says nothing, so look for the end marker."""
-    if content.startswith(b"\xff\xd8"):
+    if content.startswith(_JPEG):
         # The end marker must come after the first scan: an embedded preview has one of its own before.
         scan = next((offset for marker, offset in _jpeg_segments(content) if marker == _JPEG_SCAN), 0)
         complete = content.rfind(b"\xff\xd9") > scan > 0
@@ -95,7 +115,7 @@ def _png_size(head: bytes) -> tuple[int, int] | None:
 
 def _jpeg_size(head: bytes) -> tuple[int, int] | None:
     """None too when the frame header lies beyond `head` (a large embedded preview)."""
-    if not head.startswith(b"\xff\xd8"):
+    if not head.startswith(_JPEG):
         return None
     turned = False
     for marker, offset in _jpeg_segments(head):

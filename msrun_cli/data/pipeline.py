@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import signal
@@ -16,6 +15,7 @@ import mindspore.dataset as ds
 
 from msrun_cli.common.errors import DataError
 from msrun_cli.data.rows import BatchRows, Columns, ReadAheadRows
+from msrun_cli.data.workers import allowed_workers, measured_workers
 
 # A worker's error reaches us as text inside a C++ error; the marks find our part again.
 _BEGIN, _END = "[data error] ", " [end of data error]"
@@ -28,13 +28,13 @@ _GRACE_S = 30  # of a worker process after SIGTERM
 class LoaderOptions:
     """How batches are read.
 
-    workers: parallel readers, at most one per core
+    workers: parallel readers, at most one per core; "auto" = see measured_workers
     prefetch: batches that wait ready in MindSpore's queue (one or two more are in the making)
     python_multiprocessing: readers are processes instead of threads; only worth it for transforms that hold Python's
         lock for long
     """
 
-    workers: int = 2
+    workers: int | str = 2
     prefetch: int = 2
     python_multiprocessing: bool = False
 
@@ -48,6 +48,7 @@ class Batches(ds.GeneratorDataset):
         since MindSpore works on copies of the sampler.
     first_step: rows to leave out of the first epoch; they are not even read
     after_batch: called for each batch taken from an iterator
+    what: named in the log
     Errors of the readers that users should see come out of the iterators as DataError.
     """
 
@@ -61,18 +62,22 @@ class Batches(ds.GeneratorDataset):
         first_epoch: int | None = None,
         first_step: int = 0,
         after_batch: Callable[[], None] | None = None,
+        what: str = "this data",
     ) -> None:
-        workers = allowed_workers(loader.workers)
-        processes = loader.python_multiprocessing and workers > 1
-        self.rows = rows if processes else ReadAheadRows(rows, workers, batch_size)
+        if isinstance(loader.workers, int):
+            workers = allowed_workers(loader.workers)
+        else:
+            workers = measured_workers(rows, what, processes=loader.python_multiprocessing)
+        self.readers, self.processes = workers, loader.python_multiprocessing and workers > 1
+        self.rows = rows if self.processes else ReadAheadRows(rows, workers, batch_size)
         if first_epoch is not None:
             self._read_ahead_until(None)  # sink mode makes no iterator that would tell the last epoch
         super().__init__(
             _MarkedErrors(self.rows),
             columns,
             sampler=ds.SequentialSampler() if first_epoch is None else EpochSampler(rows.count, first_epoch),
-            num_parallel_workers=workers if processes else 1,
-            python_multiprocessing=processes,
+            num_parallel_workers=workers if self.processes else 1,
+            python_multiprocessing=self.processes,
         )
         self.loader = loader
         self.after_batch = after_batch
@@ -213,17 +218,3 @@ def data_error_of(error: BaseException) -> DataError | None:
     """
     found = _MARKED.search(str(error))
     return DataError(found.group(1)) if found else None
-
-
-_said_workers: set[int] = set()
-
-
-def allowed_workers(workers: int) -> int:
-    """`workers` between 1 and the number of cores, beyond which MindSpore refuses to start; a change is logged once."""
-    cores = os.cpu_count() or 1
-    if workers > cores and workers not in _said_workers:
-        _said_workers.add(workers)
-        logging.getLogger("msrun").warning(
-            "dataset.workers=%d is more than the %d cores of this machine: using %d.", workers, cores, cores
-        )
-    return min(max(1, workers), cores)

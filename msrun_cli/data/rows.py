@@ -13,11 +13,17 @@ Columns = tuple[np.ndarray, ...]
 
 
 class Samples(Protocol):
-    def __getitem__(self, index: int) -> Columns: ...
+    """Samples write themselves into a batch, so that no picture is copied to put a batch together."""
+
+    def blank(self, number: int) -> Columns:
+        """New arrays for a batch of `number` samples; what is in them does not matter."""
+
+    def write(self, index: int, batch: Columns, place: int) -> None:
+        """Put sample `index` into row `place` of each array. Called by several threads, each with its own place."""
 
 
 class BatchRows:
-    """Row k: the samples `indices_of(k)`, each column stacked.
+    """Row k: the samples `indices_of(k)`, one row of each array per sample.
 
     count: rows per epoch. Row numbers go on over the epochs: row k of epoch e is e * count + k.
     """
@@ -31,7 +37,11 @@ class BatchRows:
         return self.count
 
     def __getitem__(self, row: int) -> Columns:
-        return _stacked([self.samples[index] for index in self.indices_of(int(row)).tolist()])
+        indices = self.indices_of(int(row)).tolist()
+        batch = self.samples.blank(len(indices))
+        for place, index in enumerate(indices):
+            self.samples.write(index, batch, place)
+        return batch
 
 
 class ReadAheadRows(BatchRows):
@@ -49,7 +59,7 @@ class ReadAheadRows(BatchRows):
         # One row ahead keeps the threads busy while a finished one is handed over; a row may be too small for all.
         self._ahead = max(1, -(-workers // batch_size))
         self._pool: ThreadPoolExecutor | None = None
-        self._pending: dict[int, list[Future[Columns]]] = {}
+        self._pending: dict[int, tuple[Columns, list[Future[None]]]] = {}
         self._lock = threading.Lock()
 
     def __getitem__(self, row: int) -> Columns:
@@ -60,20 +70,20 @@ class ReadAheadRows(BatchRows):
                 asked_for = wanted == row or self.end is None or wanted < self.end
                 if asked_for and wanted not in self._pending:
                     self._pending[wanted] = self._submit(wanted)
-            futures = self._pending.pop(row)
-        return _stacked([future.result() for future in futures])
+            batch, futures = self._pending.pop(row)
+        for future in futures:
+            future.result()
+        return batch
 
-    def _submit(self, row: int) -> list[Future[Columns]]:
+    def _submit(self, row: int) -> tuple[Columns, list[Future[None]]]:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="msrun-read")
-        return [self._pool.submit(self.samples.__getitem__, index) for index in self.indices_of(row).tolist()]
+        indices = self.indices_of(row).tolist()
+        batch = self.samples.blank(len(indices))
+        return batch, [self._pool.submit(self.samples.write, index, batch, at) for at, index in enumerate(indices)]
 
     def _forget_others(self, row: int) -> None:
         """Drop rows that an iterator, itself dropped in the middle, left behind."""
         for other in [other for other in self._pending if not row <= other <= row + self._ahead]:
-            for future in self._pending.pop(other):
+            for future in self._pending.pop(other)[1]:
                 future.cancel()
-
-
-def _stacked(samples: list[Columns]) -> Columns:
-    return tuple(np.stack(column) for column in zip(*samples, strict=True))

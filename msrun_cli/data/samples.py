@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+from collections.abc import Callable
 from typing import Any
 
 import cv2
 import numpy as np
 
 from msrun_cli.common.errors import DataError
-from msrun_cli.data.images import read_rgb
-from msrun_cli.data.records import Record
+from msrun_cli.data.pictures import Pictures
+from msrun_cli.data.rows import Columns
 from msrun_cli.transforms.chain import Chain
-from msrun_cli.transforms.sample import Context, Geometry, Sample
+from msrun_cli.transforms.sample import Context, Sample
 
 # numpy seeds [s, e] and [s, e, 0] alike, so the shuffle needs a third number that no position can have.
 _SHUFFLE = 2**32 - 1
@@ -25,89 +26,134 @@ def epoch_order(seed: int, epoch: int, count: int) -> np.ndarray:
     return np.random.default_rng([seed, epoch, _SHUFFLE]).permutation(count)
 
 
-def read_sample(record: Record) -> Sample:
-    """The file as it is, with the boxes that may be trained on (no crowds)."""
-    image = read_rgb(record.image_path, record.width, record.height)
-    single = ~record.iscrowd
-    geometry = Geometry.identity(record.width, record.height)
-    return Sample(image, record.boxes_xyxy[single], record.labels[single], geometry)
-
-
 class TrainSamples:
     """Sample `epoch * count + position`: the picture at that position of that epoch's order, transformed.
 
     Its randomness comes from (seed, epoch, position) alone, so it is the same whoever computes it and when.
+
+    partner_window: pictures are merged with others whose positions in the epoch's order are at most half of this away.
+        The order is new in each epoch, so over epochs any two pictures meet, while within one each file is decoded
+        about once. None, or at least the number of records: merged with any record.
     """
 
     def __init__(
-        self, records: tuple[Record, ...], transforms: Chain, *, image_size: int, max_boxes: int, seed: int
+        self,
+        pictures: Pictures,
+        transforms: Chain,
+        *,
+        image_size: int,
+        max_boxes: int,
+        seed: int,
+        partner_window: int | None = None,
     ) -> None:
-        self.records = records
+        self.pictures = pictures
+        self.count = len(pictures.records)
         self.transforms = transforms
         self.image_size = image_size
         self.max_boxes = max_boxes
         self.seed = seed
+        self.partner_window = partner_window
         self.cuts = CutBoxes(max_boxes)
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0, np.int64))
 
-    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        """images uint8 (S, S, 3), targets float32 (max_boxes, 5)."""
-        epoch, position = divmod(index, len(self.records))
-        record = self.records[self._order_of(epoch)[position]]
-        rng = np.random.default_rng([self.seed, epoch, position])
-        context = Context(rng, self._read, len(self.records), self.image_size)
-        sample = _transformed(record, self.transforms, context)
-        targets, cut = pack_targets(sample, self.image_size, self.max_boxes)
-        self.cuts.add(cut)
-        return sample.image, targets
+    def blank(self, number: int) -> Columns:
+        """images uint8 (number, S, S, 3), targets float32 (number, max_boxes, 5), for `write`."""
+        size = self.image_size
+        return np.empty((number, size, size, 3), np.uint8), np.empty((number, self.max_boxes, 5), np.float32)
 
-    def _read(self, index: int) -> Sample:
-        return read_sample(self.records[index])
+    def write(self, index: int, batch: Columns, place: int) -> None:
+        """Put the sample into row `place` of the batch."""
+        images, targets = batch
+        epoch, position = divmod(index, self.count)
+        order = self._order_of(epoch)
+        context = Context(
+            np.random.default_rng([self.seed, epoch, position]),
+            self.pictures.__getitem__,
+            self.count,
+            self.image_size,
+            choose=self._partners_of(order, position),
+            out=images[place],
+            epoch=epoch,
+        )
+        sample = _transformed(self.pictures, int(order[position]), self.transforms, context)
+        _put(images[place], sample.image)
+        targets[place], cut = pack_targets(sample, self.image_size, self.max_boxes)
+        self.cuts.add(cut)
+
+    def _partners_of(self, order: np.ndarray, position: int) -> Callable[..., np.ndarray] | None:
+        """How Context.partners chooses: without the picture itself, and none twice while there are enough."""
+        window = self.partner_window
+        if window is None or window >= self.count:
+            return None
+        near = order[max(0, position - window // 2) : position + window // 2 + 1]
+        others = near[near != order[position]]
+        return lambda rng, number: rng.choice(others, number, replace=number > len(others))
 
     def _order_of(self, epoch: int) -> np.ndarray:
         # One tuple, replaced as a whole: worker threads share this object.
         order = self._order
         if order[0] != epoch:
-            order = self._order = (epoch, epoch_order(self.seed, epoch, len(self.records)))
+            order = self._order = (epoch, epoch_order(self.seed, epoch, self.count))
         return order[1]
 
 
 class EvalSamples:
     """Sample i: the picture of record i, transformed, with its index and geometry."""
 
-    def __init__(self, records: tuple[Record, ...], transforms: Chain, *, image_size: int) -> None:
-        self.records = records
+    def __init__(self, pictures: Pictures, transforms: Chain, *, image_size: int) -> None:
+        self.pictures = pictures
         self.transforms = transforms
         self.image_size = image_size
 
-    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """images uint8 (S, S, 3), index int32 (), geometry float32 (5,)."""
+    def blank(self, number: int) -> Columns:
+        """images uint8 (number, S, S, 3), index int32 (number,), geometry float32 (number, 5), for `write`."""
+        size = self.image_size
+        return (
+            np.empty((number, size, size, 3), np.uint8),
+            np.empty(number, np.int32),
+            np.empty((number, 5), np.float32),
+        )
+
+    def write(self, index: int, batch: Columns, place: int) -> None:
+        """Put the sample into row `place` of the batch."""
+        images, indices, geometries = batch
         # Evaluation has no randomness; a step that draws all the same draws the same for a picture in each run.
-        context = Context(np.random.default_rng(index), self._read, len(self.records), self.image_size)
-        sample = _transformed(self.records[index], self.transforms, context)
+        context = Context(
+            np.random.default_rng(index),
+            self.pictures.__getitem__,
+            len(self.pictures.records),
+            self.image_size,
+            out=images[place],
+        )
+        sample = _transformed(self.pictures, index, self.transforms, context)
         at = sample.geometry
         if at is None:
             raise DataError(
                 "a step of transforms@eval_transforms loses where the picture's pixels came from (a mosaic, warp or "
                 "flip does), so boxes cannot be mapped back to the file. Keep to letterbox there."
             )
-        geometry = np.array([at.scale, at.pad_x, at.pad_y, at.width, at.height], np.float32)
-        return sample.image, np.array(index, np.int32), geometry
-
-    def _read(self, index: int) -> Sample:
-        return read_sample(self.records[index])
+        _put(images[place], sample.image)
+        indices[place] = index
+        geometries[place] = at.scale, at.pad_x, at.pad_y, at.width, at.height
 
 
-def _transformed(record: Record, transforms: Chain, context: Context) -> Sample:
+def _put(place: np.ndarray, image: np.ndarray) -> None:
+    """Copy, unless the last step has drawn it there already."""
+    if image.ctypes.data != place.ctypes.data:
+        place[...] = image
+
+
+def _transformed(pictures: Pictures, index: int, transforms: Chain, context: Context) -> Sample:
     # The pipeline has its own workers; OpenCV's threads on top of them only take cores from each other.
     if cv2.getNumThreads() > 1:
         cv2.setNumThreads(0)
     try:
-        return transforms(read_sample(record), context)
+        return transforms(pictures[index], context)
     except DataError:
         raise
     except Exception as error:
-        raise RuntimeError(f"transforms failed on {record.image_path}: {type(error).__name__}: {error}") from error
+        path = pictures.records[index].image_path
+        raise RuntimeError(f"transforms failed on {path}: {type(error).__name__}: {error}") from error
 
 
 def pack_targets(sample: Sample, size: int, max_boxes: int) -> tuple[np.ndarray, int]:
@@ -140,6 +186,10 @@ class CutBoxes:
     @property
     def count(self) -> int:
         return self._count.value
+
+    def forget(self) -> None:
+        with self._count.get_lock():
+            self._count.value = 0
 
     def add(self, number: int) -> None:
         if number:

@@ -39,6 +39,7 @@ def start_device(
     jit_level: str | None,
     deterministic: bool,
     save_graphs: bool,
+    dvpp: bool,
     sink: str,
     sink_size: int,
     amp_level: str,
@@ -75,15 +76,19 @@ def start_device(
         ms.set_context(save_graphs=2, save_graphs_path=str(compiler_dir))
     ms.set_seed(seed)
     log.info("device %s, %s mode, MindSpore %s", name, mode, ms.__version__)
-    for line in _remarks(name, graph, jit_level, save_graphs, sink, amp_level):
+    for line in _remarks(name, graph, jit_level, save_graphs, dvpp, sink, amp_level):
         log.warning("%s", line)
     if name == "CPU":
         log.info("%s", onednn_sentence())
     return Device(name, graph, sink=sink != "off" and name != "CPU" and graph, sink_size=sink_size)
 
 
-def _remarks(name: str, graph: bool, jit_level: str | None, save_graphs: bool, sink: str, amp_level: str) -> list[str]:
+def _remarks(
+    name: str, graph: bool, jit_level: str | None, save_graphs: bool, dvpp: bool, sink: str, amp_level: str
+) -> list[str]:
     remarks = []
+    if dvpp:
+        remarks.append("device.dvpp=true: pictures for detection are decoded and transformed on the CPU all the same")
     if sink == "on" and name == "CPU":
         remarks.append("device.sink=on: MindSpore does not sink data on a CPU; batches are fed one by one instead")
     elif sink == "on" and not graph:

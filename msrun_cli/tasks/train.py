@@ -32,13 +32,13 @@ def train(cfg: TrainConfig) -> float:
     data = build.build_data(cfg.dataset)
     for note in data.notes:
         log.info("%s", note)
-    batches = build.build_train_batches(cfg, data)
+    preview = build.build_preview(cfg, data)
     report = build.build_report(cfg, data, run)
-    first = next(batches.create_dict_iterator(num_epochs=1, output_numpy=True))
+    first = next(preview.create_dict_iterator(num_epochs=1, output_numpy=True))
     log.info("first training batch: %s", report.first_batch(first))
 
     # where to start
-    state = TrainState(cfg.epochs, batches.get_dataset_size(), cfg.batch_size)
+    state = TrainState(cfg.epochs, preview.get_dataset_size(), cfg.batch_size)
     facts = build.data_facts(data)
     resumed = build.read_resumed(cfg)
     start = (0, 0) if resumed is None else go_on(resumed, state, facts)

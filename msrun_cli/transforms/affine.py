@@ -10,6 +10,7 @@ import numpy as np
 from msrun_cli.transforms.boxes import clip_boxes
 from msrun_cli.transforms.letterbox import letterbox
 from msrun_cli.transforms.sample import Context, Sample
+from msrun_cli.transforms.tiles import Tile, Tiles
 
 # A warped box is dropped when it is shorter than this on a side (pixels), when less than this part of its area is left
 # in view, or when one side is this many times the other: what is left of such an object cannot be recognised.
@@ -27,7 +28,12 @@ class RandomAffine:
     shear: degrees, in [-shear, shear] along each axis
     perspective: 0..0.001, in [-perspective, perspective]
     fill: grey level outside the picture, 0..255
+    compose: where the warp is upright (no rotation, shear or perspective), resize each picture of a mosaic once,
+        straight into the view, instead of drawing the mosaic and warping that. Boxes are the same; pixels differ by
+        less interpolation and by at most half a pixel of position.
     """
+
+    fit = cv2.INTER_LINEAR  # as `letterbox` below shrinks
 
     def __init__(
         self,
@@ -38,17 +44,19 @@ class RandomAffine:
         shear: float = 0.0,
         perspective: float = 0.0,
         fill: int = 114,
+        compose: bool = True,
     ) -> None:
         self.degrees, self.translate, self.scale = degrees, translate, scale
         self.shear, self.perspective, self.fill = shear, perspective, fill
+        self.compose = compose
 
     def __call__(self, sample: Sample, context: Context) -> Sample:
         size = context.image_size
-        if sample.margin == 0 and sample.image.shape[:2] != (size, size):
+        if sample.margin == 0 and sample.size != (size, size):
             sample = letterbox(sample, size, self.fill)
-        height, width = sample.image.shape[:2]
+        height, width = sample.size
         matrix, scale = self._draw(context.rng, width, height, size)
-        image = self._warp(sample.image, matrix, size)
+        image = self._view(sample, matrix, size, context.out)
         warped = clip_boxes(warp_boxes(sample.boxes_xyxy, matrix), size, size)
         keep = is_recognisable(sample.boxes_xyxy * np.float32(scale), warped)
         return Sample(image, warped[keep], sample.labels[keep])
@@ -68,13 +76,41 @@ class RandomAffine:
         to_view = np.array([[1, 0, shift[0]], [0, 1, shift[1]], [0, 0, 1]])
         return to_view @ skew @ turn @ tilt @ to_middle, scale
 
-    def _warp(self, image: np.ndarray, matrix: np.ndarray, size: int) -> np.ndarray:
-        if image.shape[:2] == (size, size) and np.array_equal(matrix, np.eye(3)):
-            return image
+    def _view(self, sample: Sample, matrix: np.ndarray, size: int, out: np.ndarray | None) -> np.ndarray:
+        if sample.size == (size, size) and np.array_equal(matrix, np.eye(3)):
+            return sample.drawn(out)
+        if self.compose and is_upright(matrix):
+            tiles = sample.tiles or _as_tile(sample.image, self.fill)
+            return tiles.draw_view((matrix[0, 0], matrix[1, 1]), (matrix[0, 2], matrix[1, 2]), size, self.fill, out)
+        return self._warp(sample.image, matrix, size, out)
+
+    def _warp(self, image: np.ndarray, matrix: np.ndarray, size: int, out: np.ndarray | None) -> np.ndarray:
+        # OpenCV's coordinates name the middle of a pixel, those of boxes its corner: half a pixel lies between them.
+        matrix = _HALF_BACK @ matrix @ _HALF_ON
+        if out is None or np.may_share_memory(out, image):
+            out = np.empty((size, size, 3), np.uint8)
         fill = (self.fill,) * 3
         if self.perspective:
-            return cv2.warpPerspective(image, matrix, (size, size), borderValue=fill)
-        return cv2.warpAffine(image, matrix[:2], (size, size), borderValue=fill)
+            return cv2.warpPerspective(image, matrix, (size, size), dst=out, borderValue=fill)
+        return cv2.warpAffine(image, matrix[:2], (size, size), dst=out, borderValue=fill)
+
+
+_HALF_ON = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])
+_HALF_BACK = np.array([[1, 0, -0.5], [0, 1, -0.5], [0, 0, 1]])
+
+
+def is_upright(matrix: np.ndarray) -> bool:
+    """Whether the 3x3 matrix only scales (by factors above 0) and shifts."""
+    return (
+        matrix[0, 1] == matrix[1, 0] == matrix[2, 0] == matrix[2, 1] == 0
+        and matrix[2, 2] == 1
+        and min(matrix[0, 0], matrix[1, 1]) > 0
+    )
+
+
+def _as_tile(image: np.ndarray, fill: int) -> Tiles:
+    height, width = image.shape[:2]
+    return Tiles(width, height, fill, (Tile(image, 0, 0, width, height),))
 
 
 def warp_boxes(boxes_xyxy: np.ndarray, matrix: np.ndarray) -> np.ndarray:

@@ -16,9 +16,7 @@ class RandomHorizontalFlip:
     def __call__(self, sample: Sample, context: Context) -> Sample:
         if context.rng.random() >= self.probability:
             return sample
-        boxes_xyxy = sample.boxes_xyxy.copy()
-        boxes_xyxy[:, [0, 2]] = sample.image.shape[1] - sample.boxes_xyxy[:, [2, 0]]
-        return Sample(cv2.flip(sample.image, 1), boxes_xyxy, sample.labels, margin=sample.margin)
+        return _mirrored(sample, context, axis=0)
 
 
 class RandomVerticalFlip:
@@ -30,6 +28,15 @@ class RandomVerticalFlip:
     def __call__(self, sample: Sample, context: Context) -> Sample:
         if context.rng.random() >= self.probability:
             return sample
-        boxes_xyxy = sample.boxes_xyxy.copy()
-        boxes_xyxy[:, [1, 3]] = sample.image.shape[0] - sample.boxes_xyxy[:, [3, 1]]
-        return Sample(cv2.flip(sample.image, 0), boxes_xyxy, sample.labels, margin=sample.margin)
+        return _mirrored(sample, context, axis=1)
+
+
+def _mirrored(sample: Sample, context: Context, axis: int) -> Sample:
+    """axis: 0 = left and right change places, 1 = top and bottom."""
+    image = sample.drawn(context.out)
+    side = image.shape[1 - axis]
+    boxes_xyxy = sample.boxes_xyxy.copy()
+    boxes_xyxy[:, [axis, axis + 2]] = side - sample.boxes_xyxy[:, [axis + 2, axis]]
+    # In place where nobody else has the pixels.
+    flipped = cv2.flip(image, 1 - axis, dst=image if image.flags.writeable else None)
+    return Sample(flipped, boxes_xyxy, sample.labels, margin=sample.margin)

@@ -29,6 +29,7 @@ def nested(**values: Any) -> dict[str, Any]:
         (nested(checkpoint=None, weights=None), "must be set"),
         (nested(checkpoint="a", weights="b"), "Remove one"),
         (nested(device__sink_size=0), "device.sink_size=0"),
+        (nested(eval_transforms={"a": {"until_epoch": -1}, "b": None}), "eval_transforms.a.until_epoch"),
     ],
 )
 def test_violations(config: dict[str, Any], word: str) -> None:
@@ -49,6 +50,7 @@ def test_violations(config: dict[str, Any], word: str) -> None:
         nested(accumulate=None, nbs=64),
         nested(checkpoint={"every": 1}, weights=None),
         nested(checkpoint=None, weights="b"),
+        nested(eval_transforms={"a": {"until_epoch": None}, "b": None}),
     ],
 )
 def test_no_violation(config: dict[str, Any]) -> None:
@@ -64,11 +66,18 @@ def test_no_violation(config: dict[str, Any]) -> None:
         (nested(device__mode="pynative", device__save_graphs=True), "no effect"),
         (nested(accumulate=1, nbs=64, batch_size=16), "accumulate=null"),
         (nested(evaluate_every=0, epochs=20, checkpoint__keep_best=1), "last state"),
+        (nested(train_transforms={"mosaic": {"until_epoch": -10}, "b": None}, epochs=10), "mosaic is never on"),
+        (nested(train_transforms={"mosaic": {"from_epoch": 3}, "b": {}}, epochs=3), "mosaic is never on"),
     ],
 )
 def test_remarks(config: dict[str, Any], word: str) -> None:
     (text,) = rules.remarks(config)
     assert word in text
+
+
+def test_steps_that_are_on_for_a_while_are_fine() -> None:
+    for step in ({"until_epoch": -10}, {"until_epoch": 1}, {"from_epoch": 19}, {"from_epoch": 2, "until_epoch": 3}):
+        assert rules.remarks(nested(train_transforms={"mosaic": step, "affine": None}, epochs=20)) == []
 
 
 @pytest.mark.parametrize(("epochs", "expected"), [(1, 0.2), (5, 1.0), (15, 3.0), (300, 3.0)])

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +15,16 @@ import pytest
 from coco_folders import annotation, image, small_coco, write_split
 
 from msrun_cli.common.errors import DataError
-from msrun_cli.data import pipeline
+from msrun_cli.data import pictures, workers
 from msrun_cli.data.coco import read_coco
 from msrun_cli.data.detection import eval_pipeline, max_boxes_of, train_pipeline
+from msrun_cli.data.pictures import Pictures, Reading
 from msrun_cli.data.pipeline import Batches, LoaderOptions
+from msrun_cli.data.pixel_cache import GIB
 from msrun_cli.data.records import Record, Split
+from msrun_cli.data.samples import TrainSamples, epoch_order
 from msrun_cli.transforms.affine import RandomAffine
-from msrun_cli.transforms.chain import Chain
+from msrun_cli.transforms.chain import Chain, Stage
 from msrun_cli.transforms.color import RandomHSV
 from msrun_cli.transforms.flip import RandomHorizontalFlip
 from msrun_cli.transforms.letterbox import Letterbox
@@ -35,6 +39,12 @@ LOADERS = {"1": ONE, "2 threads": LoaderOptions(2), "2 processes": LoaderOptions
 @pytest.fixture(scope="module")
 def split(tmp_path_factory: pytest.TempPathFactory) -> Split:
     return read_coco(str(small_coco(tmp_path_factory.mktemp("coco"), count=13))).train
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Split:
+    """More records than a window, larger than the network's input."""
+    return read_coco(str(small_coco(tmp_path_factory.mktemp("coco"), count=40))).train
 
 
 def train(split: Split, transforms: Chain = AUGMENT, loader: LoaderOptions = ONE, **changes: object) -> Batches:
@@ -91,6 +101,83 @@ def test_any_workers_give_the_same_batches(split: Split, name: str) -> None:
     assert not np.array_equal(wanted[0][0][0], wanted[1][0][0])
 
 
+NEAR = Reading(partner_window=8)
+
+
+@pytest.mark.parametrize("name", LOADERS)
+@pytest.mark.parametrize("kind", ["none", "ram", "disk"])
+def test_what_is_kept_changes_no_batch(wide: Split, name: str, kind: str, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MSRUN_CACHE_DIR", str(tmp_path))
+    with monkeypatch.context() as forgetful:
+        forgetful.setattr("msrun_cli.data.detection._MOST_RECENT_BYTES", 0)
+        wanted = epochs_of(train(wide, reading=NEAR), 3)
+    reading = replace(NEAR, cache=kind, cache_limit_gib=20 * 32 * 32 * 3 / GIB)  # not for all of them
+    for _ in range(2):  # the second time a disk cache is filled already
+        found = epochs_of(train(wide, loader=LOADERS[name], reading=reading), 3)
+        for first, second in zip(wanted, found, strict=True):
+            assert_same(first, second)
+
+
+def test_without_a_window_any_record_is_a_partner(split: Split) -> None:
+    for first, second in zip(epochs_of(train(split), 2), epochs_of(train(split, reading=Reading(13)), 2), strict=True):
+        assert_same(first, second)
+
+
+def test_each_file_is_decoded_once_an_epoch(wide: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    read = pictures.read_rgb
+    monkeypatch.setattr(pictures, "read_rgb", lambda path, *rest: (asked.append(path), read(path, *rest))[1])
+    epochs_of(train(wide, loader=LOADERS["2 threads"], reading=NEAR), 1)
+    assert len(set(asked)) == 40 and len(asked) <= 44
+    asked.clear()
+    epochs_of(train(wide, reading=replace(NEAR, cache="ram", cache_limit_gib=1.0)), 4)
+    assert len(asked) == len(set(asked)) <= 40
+
+
+def test_partners_of_a_window_are_near_others_and_all_alike() -> None:
+    """Over epochs each record is a partner as often as in a draw over all records, and any two meet."""
+    count, epochs = 60, 200
+    records = tuple(
+        Record("a", 1, np.zeros((0, 4), np.float32), np.zeros(0, np.int64), np.zeros(0, bool), 9, 9)
+        for _ in range(count)
+    )
+    samples = TrainSamples(Pictures(records), AUGMENT, image_size=32, max_boxes=8, seed=0, partner_window=16)
+    together = np.zeros((count, count), int)
+    for epoch in range(epochs):
+        order = epoch_order(0, epoch, count)
+        place = np.argsort(order)
+        for position in range(count):
+            choose = samples._partners_of(order, position)
+            assert choose is not None
+            chosen = choose(np.random.default_rng([0, epoch, position]), 3)
+            assert len(set(chosen.tolist()) | {int(order[position])}) == 4
+            assert np.abs(place[chosen] - position).max() <= 8
+            together[order[position], chosen] += 1
+    drawn = together.sum(axis=0)  # the uniform draw: 3 * epochs on average, standard deviation about its root
+    assert drawn.sum() == 3 * epochs * count
+    assert np.abs(drawn - 3 * epochs).max() < 5 * np.sqrt(3 * epochs)
+    assert (together + np.eye(count, dtype=int) > 0).all()
+
+
+def test_a_window_shows_the_same_distribution_of_boxes(tmp_path: Path) -> None:
+    boxes = [[5, 5, 20, 20], [30, 10, 25, 30], [8, 28, 16, 16]]
+    annotations = [
+        annotation(10 * number + at, number, boxes[at], 1 if number % 3 else 7)
+        for number in range(1, 49)
+        for at in range(number % 4)
+    ]
+    write_split(tmp_path, [image(number, f"{number}.png") for number in range(1, 49)], annotations)
+    records = read_coco(str(tmp_path)).train
+    per_picture, classes = [], []
+    for reading in (Reading(), Reading(partner_window=8)):
+        dataset = train(records, batch_size=16, max_boxes=16, reading=reading)
+        labels = np.concatenate([targets[..., 0] for epoch in epochs_of(dataset, 25) for _, targets in epoch])
+        per_picture.append((labels >= 0).sum() / len(labels))
+        classes.append((labels == 0).sum() / (labels >= 0).sum())
+    assert per_picture[1] == pytest.approx(per_picture[0], rel=0.05)
+    assert classes[1] == pytest.approx(classes[0], rel=0.05)
+
+
 def test_each_iterator_goes_on_with_the_next_epochs(split: Split) -> None:
     wanted = epochs_of(train(split), 4)
     dataset = train(split)
@@ -112,6 +199,17 @@ def test_a_run_goes_on_from_the_middle_of_an_epoch(split: Split, name: str) -> N
     assert_same(second, wanted[2])
 
 
+@pytest.mark.parametrize("name", LOADERS)
+def test_a_step_that_ends_in_an_epoch_does_so_for_any_reader(split: Split, name: str) -> None:
+    staged = Chain(AUGMENT.steps, {"mosaic": Stage(end=2), "flip": Stage(first=1)})
+    wanted = epochs_of(train(split, staged), 3)
+    assert_same(epochs_of(train(split, staged, LOADERS[name], first_epoch=1, first_step=1), 1)[0], wanted[1][1:])
+    assert_same(epochs_of(train(split, staged, LOADERS[name], first_epoch=2), 1)[0], wanted[2])
+    without = Chain({name: step for name, step in AUGMENT.steps.items() if name != "mosaic"})
+    assert_same(epochs_of(train(split, without, first_epoch=2), 1)[0], wanted[2])
+    assert not np.array_equal(epochs_of(train(split, without, first_epoch=1), 1)[0][0][0], wanted[1][0][0])
+
+
 def test_skipped_batches_are_not_read(split: Split) -> None:
     dataset = train(split, first_step=2)
     asked: list[int] = []
@@ -131,9 +229,10 @@ def test_each_epoch_shows_every_picture_once(split: Split) -> None:
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_ranks_share_the_batches_of_one(split: Split, ranks: int) -> None:
-    (whole,) = epochs_of(train(split, batch_size=2 * ranks), 1)
-    parts = [epochs_of(train(split, batch_size=2, shard=(rank, ranks)), 1)[0] for rank in range(ranks)]
+@pytest.mark.parametrize("reading", [Reading(), Reading(partner_window=8)])
+def test_ranks_share_the_batches_of_one(split: Split, ranks: int, reading: Reading) -> None:
+    (whole,) = epochs_of(train(split, batch_size=2 * ranks, reading=reading), 1)
+    parts = [epochs_of(train(split, batch_size=2, shard=(r, ranks), reading=reading), 1)[0] for r in range(ranks)]
     for step, batch in enumerate(whole):
         for rank in range(ranks):
             assert_same([tuple(column[rank::ranks] for column in batch)], [parts[rank][step]])
@@ -210,13 +309,27 @@ def test_cut_boxes_are_said_once(tmp_path: Path, name: str, caplog: pytest.LogCa
 
 
 def test_more_workers_than_cores_are_clamped_and_said_once(split: Split, caplog: pytest.LogCaptureFixture) -> None:
-    pipeline._said_workers.clear()
+    workers._said.clear()
     with caplog.at_level(logging.WARNING, "msrun"):
         for _ in range(2):
             epochs_of(train(split, loader=LoaderOptions(workers=500)), 1)
     assert [record.getMessage() for record in caplog.records] == [
         f"dataset.workers=500 is more than the {os.cpu_count()} cores of this machine: using {os.cpu_count()}."
     ]
+
+
+def test_a_measurement_of_readers_counts_no_cut_boxes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(workers, "SECONDS", 0.02)
+    monkeypatch.setattr(workers, "_found", {})
+    split = read_coco(str(small_coco(tmp_path, boxes=9))).train
+    with caplog.at_level(logging.INFO, "msrun"):
+        dataset = train(split, LETTERBOX, LoaderOptions("auto"))
+    assert "dataset.workers=auto: " in caplog.text
+    assert dataset.readers in range(1, (os.cpu_count() or 1) + 1)
+    assert dataset.rows.samples.cuts.count == 0
+    assert len(epochs_of(dataset, 1)[0]) == 3
 
 
 def split_with(counts: list[int]) -> Split:
