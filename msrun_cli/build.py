@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from hydra.utils import instantiate
@@ -13,10 +14,13 @@ from mindspore import nn
 
 from msrun_cli.config.rules import default_warmup_epochs
 from msrun_cli.config.schema import Dataset, EvalConfig, TrainConfig
+from msrun_cli.data.bad_samples import BadSamples
 from msrun_cli.data.detection import eval_pipeline, max_boxes_of, train_pipeline
 from msrun_cli.data.pipeline import Batches, LoaderOptions
 from msrun_cli.data.records import DetectionData, Split
+from msrun_cli.data.screening import screen
 from msrun_cli.engine.amp import apply_amp
+from msrun_cli.engine.callbacks.bad_images import BadImageSummary
 from msrun_cli.engine.callbacks.checkpoints import CheckpointSaver
 from msrun_cli.engine.callbacks.evaluation import EpochEvaluation
 from msrun_cli.engine.callbacks.guard import Guard
@@ -39,7 +43,10 @@ from msrun_cli.runtime.run_folder import RunFolder
 from msrun_cli.transforms.chain import Chain
 
 # Keys of the dataset node that belong to the pipeline; the rest are the reader's arguments.
-PIPELINE_KEYS = ("name", "image_size", "workers", "prefetch", "python_multiprocessing", "max_boxes")
+PIPELINE_KEYS = (
+    *("name", "image_size", "workers", "prefetch", "python_multiprocessing", "max_boxes"),
+    *("on_bad_sample", "check_images"),
+)
 
 
 def build_device(cfg: TrainConfig | EvalConfig, run: RunFolder) -> Device:
@@ -59,10 +66,17 @@ def build_device(cfg: TrainConfig | EvalConfig, run: RunFolder) -> Device:
     )
 
 
-def build_data(dataset: Any) -> DetectionData:
-    """Read the annotations of both splits."""
+def build_data(
+    dataset: Any, bad_samples_csv: Path | None = None, splits: Sequence[str] = ("train", "val")
+) -> DetectionData:
+    """Read the annotations of both splits and leave out what is bad in those that will be used (or refuse it).
+
+    bad_samples_csv: where bad samples are listed, when there are any
+    """
     arguments = {key: value for key, value in dataset.items() if key not in PIPELINE_KEYS}
-    return instantiate(arguments, _convert_="all")
+    data = instantiate(arguments, _convert_="all")
+    bad = BadSamples(dataset.on_bad_sample, bad_samples_csv)
+    return screen(data, bad, check_images=dataset.check_images, splits=splits)
 
 
 def build_train_batches(cfg: TrainConfig, data: DetectionData) -> Batches:
@@ -76,6 +90,7 @@ def build_train_batches(cfg: TrainConfig, data: DetectionData) -> Batches:
         max_boxes=cfg.dataset.max_boxes or max_boxes_of(data.train, chain),
         seed=cfg.seed,
         loader=_loader(cfg.dataset),
+        bad=data.bad_samples,
     )
 
 
@@ -172,9 +187,17 @@ def build_evaluation(
     def evaluate() -> Any:
         refresh()
         batches = eval_pipeline(
-            split, chain, image_size=cfg.image_size, batch_size=cfg.batch_size, loader=_loader(cfg.dataset)
+            split,
+            chain,
+            image_size=cfg.image_size,
+            batch_size=cfg.batch_size,
+            loader=_loader(cfg.dataset),
+            bad=data.bad_samples,
         )
-        return evaluator(predict, batches.create_dict_iterator(num_epochs=1, output_numpy=True), split, data)
+        result = evaluator(predict, batches.create_dict_iterator(num_epochs=1, output_numpy=True), split, data)
+        if data.bad_samples is not None:
+            data.bad_samples.say()
+        return result
 
     return evaluate
 
@@ -197,7 +220,13 @@ class Callbacks:
 
 
 def build_callbacks(
-    cfg: TrainConfig, run: RunFolder, state: TrainState, training: Training, evaluate: Callable[[], Any], device: Device
+    cfg: TrainConfig,
+    run: RunFolder,
+    state: TrainState,
+    training: Training,
+    evaluate: Callable[[], Any],
+    device: Device,
+    bad_samples: BadSamples | None = None,
 ) -> Callbacks:
     metric_names = DetectionReport.metric_names
     sinks: list[RowSink] = [
@@ -211,7 +240,9 @@ def build_callbacks(
     saver = CheckpointSaver(
         state, run.checkpoints, training.parameters, evaluation, cfg.checkpoint.every, cfg.checkpoint.best
     )
-    return Callbacks([recorder, early_stop, evaluation, saver], recorder, evaluation, early_stop, saver, sinks)
+    summary = [BadImageSummary(bad_samples)] if bad_samples is not None else []
+    in_order = [recorder, early_stop, *summary, evaluation, saver]
+    return Callbacks(in_order, recorder, evaluation, early_stop, saver, sinks)
 
 
 def _build_schedule(cfg: TrainConfig, optimizer: nn.Cell, steps_per_epoch: int, accumulate: int) -> WarmupDecay:

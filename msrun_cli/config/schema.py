@@ -55,6 +55,8 @@ class Dataset:
     prefetch: int = setting(low=1)  # batches
     python_multiprocessing: bool
     max_boxes: int | None = setting(low=1)  # boxes per image; None = from the data
+    on_bad_sample: str = setting(choices=("skip", "error"))
+    check_images: bool
 
 
 @dataclass(kw_only=True)

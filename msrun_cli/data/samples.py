@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import cv2
 import numpy as np
 
 from msrun_cli.common.errors import DataError
+from msrun_cli.data.bad_samples import BadSamples, GuardedReading
 from msrun_cli.data.images import read_rgb
 from msrun_cli.data.records import Record
 from msrun_cli.transforms.chain import Chain
@@ -40,7 +42,14 @@ class TrainSamples:
     """
 
     def __init__(
-        self, records: tuple[Record, ...], transforms: Chain, *, image_size: int, max_boxes: int, seed: int
+        self,
+        records: Sequence[Record],
+        transforms: Chain,
+        *,
+        image_size: int,
+        max_boxes: int,
+        seed: int,
+        bad: BadSamples | None = None,
     ) -> None:
         self.records = records
         self.transforms = transforms
@@ -48,21 +57,26 @@ class TrainSamples:
         self.max_boxes = max_boxes
         self.seed = seed
         self.cuts = CutBoxes(max_boxes)
+        self.reading = GuardedReading(records, read_sample, bad)
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0, np.int64))
 
     def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         """images uint8 (S, S, 3), targets float32 (max_boxes, 5)."""
-        epoch, position = divmod(index, len(self.records))
-        record = self.records[self._order_of(epoch)[position]]
+        count = len(self.records)
+        epoch, position = divmod(index, count)
+        order = self._order_of(epoch)
+        # Where an image turned bad, the next readable one of the epoch stands in for it.
+        record, sample = self.reading.first_readable(int(order[(position + step) % count]) for step in range(count))
         rng = np.random.default_rng([self.seed, epoch, position])
-        context = Context(rng, self._read, len(self.records), self.image_size)
-        sample = _transformed(record, self.transforms, context)
+        context = Context(rng, self._read, count, self.image_size)
+        sample = _transformed(record, sample, self.transforms, context)
         targets, cut = pack_targets(sample, self.image_size, self.max_boxes)
         self.cuts.add(cut)
         return sample.image, targets
 
     def _read(self, index: int) -> Sample:
-        return read_sample(self.records[index])
+        count = len(self.records)
+        return self.reading.first_readable((index + step) % count for step in range(count))[1]
 
     def _order_of(self, epoch: int) -> np.ndarray:
         # One tuple, replaced as a whole: worker threads share this object.
@@ -73,18 +87,35 @@ class TrainSamples:
 
 
 class EvalSamples:
-    """Sample i: the picture of record i, transformed, with its index and geometry."""
+    """Sample i: the picture of record i, transformed, with its index and geometry.
 
-    def __init__(self, records: tuple[Record, ...], transforms: Chain, *, image_size: int) -> None:
+    A picture that turned bad (under the policy "skip") is black and has the index -1, which evaluation leaves out.
+    """
+
+    def __init__(
+        self, records: Sequence[Record], transforms: Chain, *, image_size: int, bad: BadSamples | None = None
+    ) -> None:
         self.records = records
         self.transforms = transforms
         self.image_size = image_size
+        self.reading = GuardedReading(records, read_sample, bad)
 
     def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """images uint8 (S, S, 3), index int32 (), geometry float32 (5,)."""
         # Evaluation has no randomness; a step that draws all the same draws the same for a picture in each run.
         context = Context(np.random.default_rng(index), self._read, len(self.records), self.image_size)
-        sample = _transformed(self.records[index], self.transforms, context)
+        try:
+            record, sample = self.reading.first_readable([index])
+        except DataError:
+            if self.reading.bad is None:
+                raise
+            side = self.image_size
+            return (
+                np.zeros((side, side, 3), np.uint8),
+                np.array(-1, np.int32),
+                np.array([1, 0, 0, side, side], np.float32),
+            )
+        sample = _transformed(record, sample, self.transforms, context)
         at = sample.geometry
         if at is None:
             raise DataError(
@@ -98,12 +129,12 @@ class EvalSamples:
         return read_sample(self.records[index])
 
 
-def _transformed(record: Record, transforms: Chain, context: Context) -> Sample:
+def _transformed(record: Record, sample: Sample, transforms: Chain, context: Context) -> Sample:
     # The pipeline has its own workers; OpenCV's threads on top of them only take cores from each other.
     if cv2.getNumThreads() > 1:
         cv2.setNumThreads(0)
     try:
-        return transforms(read_sample(record), context)
+        return transforms(sample, context)
     except DataError:
         raise
     except Exception as error:

@@ -25,7 +25,7 @@ def train(cfg: TrainConfig) -> float:
     device = build.build_device(cfg, run)
 
     # data
-    data = build.build_data(cfg.dataset)
+    data = build.build_data(cfg.dataset, run.bad_samples_csv)
     for note in data.notes:
         log.info("%s", note)
     batches = build.build_train_batches(cfg, data)
@@ -47,7 +47,7 @@ def train(cfg: TrainConfig) -> float:
 
     # run
     state = TrainState(cfg.epochs, steps_per_epoch, cfg.batch_size)
-    callbacks = build.build_callbacks(cfg, run, state, training, evaluate, device)
+    callbacks = build.build_callbacks(cfg, run, state, training, evaluate, device, data.bad_samples)
     log.info(
         "training: %d epochs of %d steps, batch %d, %d px, amp %s, loss scale %s; run folder %s",
         cfg.epochs, steps_per_epoch, cfg.batch_size, cfg.image_size, cfg.amp.level, cfg.loss_scale.type, run.root,
