@@ -122,8 +122,8 @@ class _Reader:
             except json.JSONDecodeError as error:
                 fault, place = error.msg, error.pos
             else:
-                # A number that ends where the text ends may go on.
-                if self.at_end or end < len(self.text):
+                # A number may go on where the text ends: "12", "1.", "1e-".
+                if self.at_end or end < len(self.text) - 2:
                     self.position = end
                     return value
                 self.more()

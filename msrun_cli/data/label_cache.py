@@ -96,8 +96,8 @@ def _load(path: Path, key: str) -> Index | None:
             arrays = {name: archive[name] for name in archive.files}
         index = _unpacked(arrays, key)
         os.utime(path)
-    except FileNotFoundError:
-        return None
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return None  # writing will say what is wrong with the folder
     except (*_DAMAGE, AttributeError) as error:
         log.warning("label cache: %s is damaged (%s: %.80s) and is made anew", path, type(error).__name__, error)
         return None

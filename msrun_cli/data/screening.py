@@ -96,8 +96,8 @@ def _load(path: Path) -> np.ndarray:
     nothing = np.zeros(0, np.uint64)
     try:
         found = np.load(path, allow_pickle=False)
-    except FileNotFoundError:
-        return nothing
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return nothing  # writing will say what is wrong with the folder
     except (OSError, ValueError, EOFError, MemoryError):
         found = None
     if not isinstance(found, np.ndarray) or found.dtype != np.uint64 or found.ndim != 1:

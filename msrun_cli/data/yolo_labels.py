@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -74,7 +73,7 @@ def _row(fields: list[str], where: str, class_names: Sequence[str]) -> tuple[flo
         return label, cx - width / 2, cy - height / 2, cx + width / 2, cy + height / 2
     if len(numbers) >= 6 and len(numbers) % 2 == 0:
         if not np.isfinite(numbers).all():
-            return (label, *[math.nan] * 4)
+            return (label, *(float("nan") for _ in range(4)))  # different objects, so no line repeats another
         return label, min(numbers[::2]), min(numbers[1::2]), max(numbers[::2]), max(numbers[1::2])
     raise SampleError(
         f"{where}: {len(fields)} numbers. A box has 5 (class cx cy w h), a polygon a class and at least 3 points."
