@@ -126,16 +126,20 @@ class _Annotations:
         self.without_box: list[int] = []
 
     def take(self, annotation: Any) -> None:
-        if not isinstance(annotation, dict):
+        if type(annotation) is not dict:
             raise DataError(f"{self.path}: each of its annotations must be an object, got {annotation!r:.80}.")
         get = annotation.get
-        image, category, box = _hashable(get("image_id")), _hashable(get("category_id")), get("bbox")
-        number = self.category_numbers.get(category)
+        image, category, box = get("image_id"), get("category_id"), get("bbox")
+        try:
+            image_number = self.image_numbers.setdefault(image, len(self.image_numbers))
+            number = self.category_numbers.get(category)
+        except TypeError:  # a list or an object as an id
+            return self.take({**annotation, "image_id": _hashable(image), "category_id": _hashable(category)})
         if number is None:
             number = self.category_numbers[category] = len(self.first_of_category)
             self.first_of_category.append((category, get("id")))
         self.categories.append(number)
-        self.images.append(self.image_numbers.setdefault(image, len(self.image_numbers)))
+        self.images.append(image_number)
         self.crowds.append(1 if get("iscrowd") else 0)
         try:
             if type(box) is not list or len(box) != 4:

@@ -98,17 +98,20 @@ class _Reader:
             return
         separator = ","
         while separator == ",":
-            # The fast way of `value` and `expect`, for when all of the element is there.
+            # The fast way, for elements that are all there with what follows them.
+            text, position, scan, after = self.text, self.position, self.scan, _AFTER_ELEMENT.match
             try:
-                element, end = self.scan(self.text, self.position)
+                while separator == ",":
+                    element, end = scan(text, position)
+                    match = after(text, end)
+                    if match is None or (next_position := match.end()) == len(text):
+                        break
+                    position, separator = next_position, match[1]
+                    self.position = position
+                    yield element
             except (StopIteration, json.JSONDecodeError):
-                element, end = None, len(self.text)
-            match = _AFTER_ELEMENT.match(self.text, end)
-            if match is not None and match.end() < len(self.text):
-                self.position = match.end()
-                yield element
-                separator = match[1]
-            else:
+                pass  # cut, or a fault: `value` tells
+            if separator == ",":
                 yield self.value()
                 separator = self.expect(_AFTER_ELEMENT, "Expecting ',' delimiter")
 
