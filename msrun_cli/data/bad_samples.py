@@ -38,6 +38,7 @@ class BadSamples:
         self.skip = policy == "skip"
         self._list = _SharedList(csv_path)
         self._said = 0
+        self._told: list[tuple[Sequence[Record], mmap.mmap]] = []
 
     def judge(self, found: dict[str, Sequence[BadSample]], totals: dict[str, int]) -> list[str]:
         """What is known before training, by split; gives sentences for the log.
@@ -71,6 +72,14 @@ class BadSamples:
         """For workers: a sample that was fine before training cannot be read any more."""
         self._list.add(sample)
 
+    def told(self, records: Sequence[Record]) -> mmap.mmap:
+        """A byte per record, shared by all workers and later readers of these records: each bad file is told once."""
+        for known, told in self._told:
+            if known is records:
+                return told
+        self._told.append((records, mmap.mmap(-1, max(1, len(records)))))
+        return self._told[-1][1]
+
     def say(self) -> None:
         """Log what turned bad since the last time, in one line; for the process that owns the log."""
         rows = self._list.rows()
@@ -90,8 +99,7 @@ class GuardedReading:
         self.records = records
         self.read = read
         self.bad = bad if bad is not None and bad.skip else None
-        # A byte per record, shared by all workers: each bad file is told once.
-        self._told = mmap.mmap(-1, max(1, len(records)))
+        self._told = None if self.bad is None else self.bad.told(records)
 
     def first_readable(self, indices: Iterable[int]) -> tuple[Record, Any]:
         """The first of the records `indices` that can be read, and its sample.
@@ -111,7 +119,7 @@ class GuardedReading:
         raise DataError(f"none of the images can be read any more, for instance: {failed}")
 
     def _tell(self, index: int, record: Record, error: DataError) -> None:
-        assert self.bad is not None
+        assert self.bad is not None and self._told is not None
         if not self._told[index]:
             self._told[index] = 1
             self.bad.turned_bad(BadSample(record.image_path, str(error)))

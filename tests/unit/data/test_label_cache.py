@@ -47,11 +47,15 @@ def awkward(root: Path) -> Path:
 
 
 def contents(data) -> list:
-    return [
-        [[r.image_path, r.image_id, r.boxes_xyxy.tolist(), r.labels.tolist(), r.iscrowd.tolist(), r.width, r.height] for r in s.records]
-        + [s.records.source_xywh.tolist(), s.faults, s.annotation_file]
-        for s in (data.train, data.val)
-    ] + [data.notes, data.class_names, data.category_ids]  # fmt: skip
+    def of_record(record) -> list:
+        arrays = [record.boxes_xyxy.tolist(), record.labels.tolist(), record.iscrowd.tolist()]
+        return [record.image_path, record.image_id, record.width, record.height, *arrays]
+
+    def of_split(split) -> list:
+        records = [of_record(record) for record in split.records]
+        return [records, split.records.source_xywh.tolist(), split.faults, split.annotation_file]
+
+    return [of_split(data.train), of_split(data.val), data.notes, data.class_names, data.category_ids]
 
 
 def test_the_second_time_nothing_is_read_and_the_same_is_said(tmp_path: Path, cache: Path, built: list[str]) -> None:
