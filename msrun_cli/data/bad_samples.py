@@ -11,6 +11,7 @@ import io
 import logging
 import mmap
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -149,16 +150,28 @@ class _SharedList:
             assert self._nameless is not None
             os.write(self._nameless.fileno(), row)
             return
-        header = b""
+        if not self.path.exists():
+            self._begin(self.path)
+        handle = os.open(self.path, os.O_WRONLY | os.O_APPEND)
         try:
-            handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o666)
-            header = ",".join(_HEADER).encode() + b"\r\n"
-        except FileExistsError:
-            handle = os.open(self.path, os.O_WRONLY | os.O_APPEND)
-        try:
-            os.write(handle, header + row)
+            os.write(handle, row)
         finally:
             os.close(handle)
+
+    def _begin(self, path: Path) -> None:
+        """Make the file with its header already in it, unless another process was faster."""
+        handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", dir=path.parent)
+        try:
+            os.write(handle, ",".join(_HEADER).encode() + b"\r\n")
+            os.fchmod(handle, 0o644)
+            os.link(name, path)
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without hard links
+            shutil.copyfile(name, path)
+        finally:
+            os.close(handle)
+            os.unlink(name)
 
     def rows(self) -> list[BadSample]:
         try:

@@ -23,6 +23,7 @@ from msrun_cli.data.json_stream import read_lists
 from msrun_cli.data.label_cache import Index
 from msrun_cli.data.record_table import RecordTable, Strings, offsets_of
 
+_NO_CROWD = (0, None, "0", "")
 _LARGEST_SIDE = 2**31 - 1  # what the table's column holds
 
 
@@ -140,7 +141,7 @@ class _Annotations:
             self.first_of_category.append((category, get("id")))
         self.categories.append(number)
         self.images.append(image_number)
-        self.crowds.append(1 if get("iscrowd") else 0)
+        self.crowds.append(1 if get("iscrowd") not in _NO_CROWD else 0)
         try:
             if type(box) is not list or len(box) != 4:
                 raise TypeError
@@ -161,7 +162,8 @@ class _Annotations:
 
     def labels(self, classes: dict[int, str]) -> np.ndarray:
         """int64: the class index of each annotation. DataError when a category is not among the classes."""
-        index_of = {category: index for index, category in enumerate(classes)}
+        index_of: dict[Any, int] = {category: index for index, category in enumerate(classes)}
+        index_of |= {str(category): index for category, index in index_of.items()}  # some tools write ids as text
         for category, annotation_id in self.first_of_category:
             if category not in index_of:
                 raise DataError(

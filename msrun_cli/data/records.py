@@ -46,7 +46,8 @@ class BadSample:
     reason: str
 
     def __str__(self) -> str:
-        return self.reason if self.path in self.reason else f"{self.path}: {self.reason}"
+        text = self.reason if self.path in self.reason else f"{self.path}: {self.reason}"
+        return text.encode(errors="backslashreplace").decode()  # file names may hold bytes that are no text
 
 
 @dataclass(frozen=True, slots=True)

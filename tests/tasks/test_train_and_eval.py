@@ -129,9 +129,8 @@ def test_unreadable_image_ends_training_with_its_name(tmp_path):
     assert "1 of the 16 images are bad" in done.stderr and "broken.jpg" in done.stderr
 
 
-@pytest.mark.parametrize("dataset", ["coco", "voc"])
-def test_a_wrong_root_is_one_paragraph(dataset, tmp_path):
-    done = msrun("train", f"dataset={dataset}", f"dataset.root={tmp_path}/nowhere", cwd=tmp_path)
+def test_a_wrong_root_is_one_paragraph(tmp_path):
+    done = msrun("train", "dataset=voc", f"dataset.root={tmp_path}/nowhere", cwd=tmp_path)
     assert done.returncode == 3, done.stdout + done.stderr
     assert "nowhere is not a folder" in done.stderr and "Traceback" not in done.stderr
 

@@ -97,6 +97,22 @@ def test_error_stops_with_the_first_five_and_the_total(data: DetectionData, tmp_
     assert not (tmp_path / "bad.csv").exists()
 
 
+def test_names_that_are_no_text_can_be_said(tmp_path: Path) -> None:
+    folder = tmp_path / "images"
+    write_image(folder / "a.png")
+    odd = os.path.join(os.fsencode(folder), b"\xff\xfe.png")
+    Path(os.fsdecode(odd)).write_bytes((folder / "a.png").read_bytes()[:-20])
+    for name in (b"a.txt", b"\xff\xfe.txt"):
+        Path(os.fsdecode(os.path.join(os.fsencode(folder), name))).write_text("0 .5 .5 .5 .5")
+    folder.rename(tmp_path / "pictures")
+    for _ in range(2):
+        data = read_yolo(str(tmp_path / "pictures"), names=["cat"])
+        good = screen(data, BadSamples("skip", tmp_path / "bad.csv"), check_images=True)
+        assert len(good.train.records) == 1
+        assert good.notes[-1].encode().count(b"\\udcff\\udcfe.png") == 1
+    assert b"\xff\xfe.png" in (tmp_path / "bad.csv").read_bytes()
+
+
 @pytest.mark.parametrize("policy", ["skip", "error"])
 def test_when_all_are_bad_the_reason_is_shown(data: DetectionData, policy: str) -> None:
     for record in data.train.records:

@@ -143,6 +143,17 @@ def test_odd_values_in_coco_do_not_crash(tmp_path: Path) -> None:
         read_coco(str(tmp_path))
 
 
+def test_ids_as_text(tmp_path: Path) -> None:
+    boxes = [
+        {"id": "x", "image_id": "007", "category_id": "7", "bbox": [1, 1, 2, 2], "iscrowd": "0"},
+        {"id": "y", "image_id": "007", "category_id": "1", "bbox": [1, 1, 3, 3], "iscrowd": "1"},
+    ]
+    path = write_split(tmp_path, [image("007", "a.png")], boxes)
+    path.write_text(path.read_text().replace('"id": 7', '"id": "7"'))
+    (record,) = read_coco(str(tmp_path)).train.records
+    assert record.image_id == "007" and record.labels.tolist() == [1, 0] and record.iscrowd.tolist() == [False, True]
+
+
 def test_marks_line_ends_and_keys_in_any_order(tmp_path: Path) -> None:
     path = Path(write_coco(tmp_path, BOXES)) / "annotations" / "instances_train.json"
     wanted = read_coco(str(tmp_path), cache=False)
