@@ -164,7 +164,7 @@ def test_an_unwritable_cache_is_said_once_and_does_not_matter(
 
 def test_runs_that_start_together_agree(tmp_path: Path, cache: Path) -> None:
     root = str(awkward(tmp_path / "data"))
-    with multiprocessing.get_context("fork").Pool(4) as pool:
+    with multiprocessing.get_context("spawn").Pool(3) as pool:
         found = pool.map(_notes, [root] * 8)
     assert len({tuple(notes) for notes in found}) == 1
     assert [path.suffix for path in cache.iterdir()] == [".npz"]  # and no temporary file
