@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from omegaconf import DictConfig
 from msrun_cli.common.errors import ConfigError, DataError, UserError
 from msrun_cli.config.rules import default_warmup_epochs
 from msrun_cli.config.schema import CheckDataConfig, Dataset, EvalConfig, TrainConfig
+from msrun_cli.data.bad_samples import BadSamples
 from msrun_cli.data.detection import eval_pipeline, max_boxes_of, train_pipeline
 from msrun_cli.data.doctor.checked import CheckedData, detection_view, paths_view
 from msrun_cli.data.doctor.examination import CheckOptions
@@ -28,7 +29,9 @@ from msrun_cli.data.pictures import Reading
 from msrun_cli.data.pipeline import Batches, LoaderOptions
 from msrun_cli.data.records import DetectionData, Split, fingerprint
 from msrun_cli.data.samples import epoch_order
+from msrun_cli.data.screening import screen
 from msrun_cli.engine.amp import apply_amp
+from msrun_cli.engine.callbacks.bad_images import BadImageSummary
 from msrun_cli.engine.callbacks.checkpoints import CheckpointSaver, KeepPolicy
 from msrun_cli.engine.callbacks.evaluation import EpochEvaluation
 from msrun_cli.engine.callbacks.guard import Guard
@@ -70,6 +73,8 @@ PIPELINE_KEYS = (
     "cache_limit_gib",
     "reduced_decoding",
     "max_boxes",
+    "on_bad_sample",
+    "check_images",
 )
 
 STAGE_KEYS = ("from_epoch", "until_epoch")  # of a step of train_transforms; the rest are the step's arguments
@@ -103,10 +108,17 @@ def build_device(cfg: TrainConfig | EvalConfig, run: RunFolder) -> Device:
     )
 
 
-def build_data(dataset: Any) -> DetectionData:
-    """Read the annotations of both splits."""
+def build_data(
+    dataset: Any, bad_samples_csv: Path | None = None, splits: Sequence[str] = ("train", "val")
+) -> DetectionData:
+    """Read the annotations of both splits and leave out what is bad in those that will be used (or refuse it).
+
+    bad_samples_csv: where bad samples are listed, when there are any
+    """
     arguments = {key: value for key, value in dataset.items() if key not in PIPELINE_KEYS}
-    return instantiate(arguments, _convert_="all")
+    data = instantiate(arguments, _convert_="all")
+    bad = BadSamples(dataset.on_bad_sample, bad_samples_csv)
+    return screen(data, bad, check_images=dataset.check_images, splits=splits)
 
 
 def build_train_batches(cfg: TrainConfig, data: DetectionData, start: tuple[int, int] = (0, 0)) -> Batches:
@@ -142,14 +154,19 @@ def _train_batches(
         reading=reading,
         first_epoch=start[0],
         first_step=start[1],
+        bad=data.bad_samples,
     )
 
 
-def build_eval_batches(cfg: TrainConfig | EvalConfig, split: Split) -> Batches:
-    """One pass over a split, (images, index, geometry)."""
-    chain = _build_chain(cfg.eval_transforms)
+def build_eval_batches(cfg: TrainConfig | EvalConfig, data: DetectionData, split: Split) -> Batches:
+    """One pass over a split of the data, (images, index, geometry)."""
     return eval_pipeline(
-        split, chain, image_size=cfg.image_size, batch_size=cfg.batch_size, loader=_loader(cfg.dataset)
+        split,
+        _build_chain(cfg.eval_transforms),
+        image_size=cfg.image_size,
+        batch_size=cfg.batch_size,
+        loader=_loader(cfg.dataset),
+        bad=data.bad_samples,
     )
 
 
@@ -258,8 +275,11 @@ def build_evaluation(
 
     def evaluate() -> Any:
         refresh()
-        batches = build_eval_batches(cfg, split)
-        return evaluator(predict, batches.create_dict_iterator(num_epochs=1, output_numpy=True), split, data)
+        batches = build_eval_batches(cfg, data, split)
+        result = evaluator(predict, batches.create_dict_iterator(num_epochs=1, output_numpy=True), split, data)
+        if data.bad_samples is not None:
+            data.bad_samples.say()
+        return result
 
     return evaluate
 
@@ -313,6 +333,7 @@ def build_callbacks(
     training: Training,
     evaluate: Callable[[], Any],
     device: Device,
+    data: DetectionData,
     facts: dict[str, Any],
     diagnose: Diagnosis,
 ) -> Callbacks:
@@ -336,7 +357,9 @@ def build_callbacks(
         CheckpointWriter(getattr(keep, "async")),
         facts,
     )
-    return Callbacks([recorder, early_stop, evaluation, saver], recorder, evaluation, early_stop, saver, sinks)
+    summary = [BadImageSummary(data.bad_samples)] if data.bad_samples is not None else []
+    in_order = [recorder, early_stop, *summary, evaluation, saver]
+    return Callbacks(in_order, recorder, evaluation, early_stop, saver, sinks)
 
 
 def _build_schedule(cfg: TrainConfig, optimizer: nn.Cell, steps_per_epoch: int, accumulate: int) -> WarmupDecay:

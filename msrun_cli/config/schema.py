@@ -71,6 +71,8 @@ class Dataset:
     cache_limit_gib: float | None = setting(above=0)  # GiB; None = from what is free
     reduced_decoding: bool
     max_boxes: int | None = setting(low=1)  # boxes per image; None = from the data
+    on_bad_sample: str = setting(choices=("skip", "error"))
+    check_images: bool
 
 
 @dataclass(kw_only=True)
