@@ -29,7 +29,7 @@ def errors(result) -> list[str]:
         ("~epochs", ['"epochs" is missing']),
         ("~epoch", ['unknown key "epoch"', 'mean "epochs"?']),
         ("epochs", ["is no override", "KEY=VALUE"]),
-        ("weights=a=b", ["cannot be read", "'weights=\"a=b\"'"]),
+        ("weights=a(b", ["cannot be read", "'weights=\"a(b\"'"]),
         ("epochs=abc", ["epochs=abc (command line)", "must be an integer at least 1"]),
         ("epochs=0", ["epochs=0", "at least 1"]),
         ("epochs=1.5", ["epochs=1.5", "an integer"]),
