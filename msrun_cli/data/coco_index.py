@@ -56,7 +56,7 @@ def index_coco(files: SplitFiles, keep_empty: bool) -> Index:
     facts = {
         "classes": [[key, name] for key, name in classes.items()],
         "said": tally.sentences(files.name),
-        "faults": [[images.names[row], images.faults[row]] for row in bad.tolist()],
+        "faults": [[_as_text(images.names[row]), images.faults[row]] for row in bad.tolist()],
     }
     return Index({"records": table}, facts, lasting=not sized)
 
@@ -78,7 +78,7 @@ class _Images:
         if not isinstance(image, dict) or "id" not in image or "file_name" not in image:
             raise DataError(f"{self.path}: each of its images needs an id and a file_name, got {image!r:.80}.")
         key, name = image["id"], str(image["file_name"])
-        if isinstance(key, (list, dict)):
+        if isinstance(key, (list, dict)) or (isinstance(key, str) and _as_text(key) != key):
             raise DataError(f"{self.path}: the id of an image must be a number or a text, got {key!r:.80}.")
         same_file = self._row_of_name.setdefault(os.path.normpath(name), len(self.names))
         if self.rows.setdefault(key, same_file) != same_file:
@@ -234,7 +234,7 @@ def _repeated(rows: np.ndarray, labels: np.ndarray, crowds: np.ndarray, boxes: n
 def _categories(categories: list[Any], path: Path) -> dict[int, str]:
     """{category id: name}, sorted by id."""
     try:
-        pairs = [(int(category["id"]), str(category["name"])) for category in categories]
+        pairs = [(int(category["id"]), _as_text(str(category["name"]))) for category in categories]
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise DataError(f"{path}: each of its categories needs a whole-number id and a name.") from error
     if not pairs:
@@ -249,6 +249,11 @@ def _can_be_a_name(name: str) -> bool:
         return b"\0" not in os.fsencode(name)
     except UnicodeEncodeError:  # half a surrogate pair
         return False
+
+
+def _as_text(text: str) -> str:
+    """Half surrogate pairs, which JSON can hold and no file, as \\udXXX."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _hashable(key: Any) -> Any:

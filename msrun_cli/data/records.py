@@ -85,7 +85,7 @@ def fingerprint(split: Split) -> str:
     """Hexadecimal digest of the split's file names (without folders, which may move), sizes, boxes and classes."""
     digest = hashlib.blake2b(digest_size=16)
     for record in split.records:
-        digest.update(os.path.basename(record.image_path).encode())
+        digest.update(os.fsencode(os.path.basename(record.image_path)))
         digest.update(np.array([record.width, record.height, len(record.labels)], np.int64).tobytes())
         for column in (record.boxes_xyxy, record.labels, record.iscrowd):
             digest.update(np.ascontiguousarray(column).tobytes())

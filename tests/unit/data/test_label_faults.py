@@ -12,10 +12,12 @@ from coco_folders import annotation, image, write_image, write_split
 from label_formats import NAMES, write_coco, write_voc, write_yolo
 
 from msrun_cli.common.errors import DataError
+from msrun_cli.data.bad_samples import BadSamples
 from msrun_cli.data.coco import read_coco
 from msrun_cli.data.detection import train_pipeline
 from msrun_cli.data.pipeline import LoaderOptions
 from msrun_cli.data.records import DetectionData
+from msrun_cli.data.screening import screen
 from msrun_cli.data.voc import read_voc
 from msrun_cli.data.yolo import read_yolo
 from msrun_cli.transforms.chain import Chain
@@ -264,3 +266,14 @@ def test_folders_with_splits_and_lists(tmp_path: Path) -> None:
     (tmp_path / "data.yaml").write_text("train: train/images\nnames: [dog]\n")
     assert read_yolo(str(tmp_path)).class_names == ("dog",)
     assert read_yolo(str(tmp_path / "data.yaml"), names=["cow"]).class_names == ("cow",)
+
+
+def test_half_characters_are_no_names(tmp_path: Path) -> None:
+    path = write_split(tmp_path, [image(1, "a.png"), image(2, "b.png")], [], [(1, "half")])
+    path.write_text(path.read_text().replace("b.png", "\\ud800.png").replace("half", "\\ud800"))
+    data = screen(read_coco(str(tmp_path)), BadSamples("skip", tmp_path / "bad.csv"), check_images=True)
+    assert len(data.train.records) == 1 and data.class_names == ("\\ud800",)
+    assert "\\ud800.png" in (tmp_path / "bad.csv").read_text(encoding="utf-8")
+    path.write_text(path.read_text().replace('"id": 1', '"id": "\\udfff"', 1))
+    with pytest.raises(DataError, match="the id of an image must be"):
+        read_coco(str(tmp_path))
