@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from hydra.utils import instantiate
+from hydra.utils import get_class, instantiate
 from mindspore import nn
 
 from msrun_cli.config.rules import default_warmup_epochs
-from msrun_cli.config.schema import Dataset, EvalConfig, TrainConfig
-from msrun_cli.data.detection import eval_pipeline, max_boxes_of, train_pipeline
-from msrun_cli.data.pipeline import Batches, LoaderOptions
-from msrun_cli.data.records import DetectionData, Split
+from msrun_cli.config.schema import EvalConfig, TrainConfig
+from msrun_cli.data.pipeline import LoaderOptions
 from msrun_cli.engine.amp import apply_amp
 from msrun_cli.engine.callbacks.checkpoints import CheckpointSaver
 from msrun_cli.engine.callbacks.evaluation import EpochEvaluation
@@ -32,14 +30,18 @@ from msrun_cli.engine.train_step import TrainStep
 from msrun_cli.models.weight_file import read_weights
 from msrun_cli.models.weights import LoadReport, assign_weights
 from msrun_cli.optim.ema import ExponentialMovingAverage, NoAverage, copy_parameters
-from msrun_cli.optim.schedule import WarmupDecay
-from msrun_cli.reporting.detection import DetectionReport
+from msrun_cli.optim.schedule import OneCycle, WarmupDecay
 from msrun_cli.runtime.context import Device, start_device
 from msrun_cli.runtime.run_folder import RunFolder
-from msrun_cli.transforms.chain import Chain
+from msrun_cli.vision.classification import Classification
+from msrun_cli.vision.detection import Detection
+
+# What differs between the tasks; they have the same methods.
+Task = Detection | Classification
 
 # Keys of the dataset node that belong to the pipeline; the rest are the reader's arguments.
 PIPELINE_KEYS = ("name", "image_size", "workers", "prefetch", "python_multiprocessing", "max_boxes")
+TASK_KEYS = ("max_boxes",)  # of these, what a task's batches take, where the dataset has it
 
 
 def build_device(cfg: TrainConfig | EvalConfig, run: RunFolder) -> Device:
@@ -52,6 +54,7 @@ def build_device(cfg: TrainConfig | EvalConfig, run: RunFolder) -> Device:
         save_graphs=device.save_graphs,
         sink=device.sink,
         sink_size=device.sink_size,
+        dvpp=device.dvpp,
         amp_level=cfg.amp.level,
         amp_dtype=cfg.amp.dtype,
         seed=cfg.seed,
@@ -59,29 +62,31 @@ def build_device(cfg: TrainConfig | EvalConfig, run: RunFolder) -> Device:
     )
 
 
-def build_data(dataset: Any) -> DetectionData:
-    """Read the annotations of both splits."""
+def build_data(dataset: Any) -> Any:
+    """Read what both splits hold: `class_names`, `train`, `val`, `notes`."""
     arguments = {key: value for key, value in dataset.items() if key not in PIPELINE_KEYS}
     return instantiate(arguments, _convert_="all")
 
 
-def build_train_batches(cfg: TrainConfig, data: DetectionData) -> Batches:
-    """Endless shuffled batches of the training split, (images, targets)."""
-    chain = _build_chain(cfg.train_transforms)
-    return train_pipeline(
-        data.train,
-        chain,
+def build_task(cfg: TrainConfig | EvalConfig, data: Any, device: Device) -> Task:
+    """The object that knows what differs between detection and classification."""
+    dataset = cfg.dataset
+    return get_class(cfg.task._target_)(
+        data,
+        _build_steps(_optional(cfg, "train_transforms", {})),
+        _build_steps(cfg.eval_transforms),
         image_size=cfg.image_size,
         batch_size=cfg.batch_size,
-        max_boxes=cfg.dataset.max_boxes or max_boxes_of(data.train, chain),
         seed=cfg.seed,
-        loader=_loader(cfg.dataset),
+        loader=LoaderOptions(dataset.workers, dataset.prefetch, dataset.python_multiprocessing),
+        dvpp=device.dvpp,
+        **{key: getattr(dataset, key) for key in TASK_KEYS if _optional(dataset, key, None) is not None},
     )
 
 
-def build_network(cfg: TrainConfig | EvalConfig, data: DetectionData) -> nn.Cell:
-    """The network in float32, as initialised, with a head for the data's classes."""
-    return instantiate(cfg.model.network, num_classes=len(data.class_names), _convert_="all")
+def build_network(cfg: TrainConfig | EvalConfig, class_names: Sequence[str]) -> nn.Cell:
+    """The network in float32, as initialised, with a head for these classes."""
+    return instantiate(cfg.model.network, num_classes=len(class_names), _convert_="all")
 
 
 def load_weights(network: nn.Cell, path: str, *, strict: bool) -> LoadReport:
@@ -89,7 +94,7 @@ def load_weights(network: nn.Cell, path: str, *, strict: bool) -> LoadReport:
 
     strict: a head for another number of classes is an error instead of being left fresh.
     """
-    head = () if strict else network.head_prefixes
+    head = () if strict else getattr(network, "head_prefixes", ())
     return assign_weights(network, inference_arrays(read_weights(path)), path, head)
 
 
@@ -106,24 +111,17 @@ class Training:
     term_names: tuple[str, ...]
 
 
-def build_training(cfg: TrainConfig, data: DetectionData, network: nn.Cell, steps_per_epoch: int) -> Training:
+def build_training(cfg: TrainConfig, task: Task, network: nn.Cell, steps_per_epoch: int) -> Training:
     """Loss, optimizer, schedule, loss scale and average around the network: the train step."""
     accumulate = accumulated_batches(cfg)
     # A network of its own for evaluation: the one in training stays in training mode, compiled once.
-    eval_network = build_network(cfg, data)
+    eval_network = build_network(cfg, task.data.class_names)
     eval_network.update_parameters_name(AVERAGE_PREFIX)
     average: nn.Cell = NoAverage()
     if cfg.ema.enabled:
         average = ExponentialMovingAverage(network, eval_network, cfg.ema.decay, cfg.ema.tau)
-    loss = instantiate(
-        cfg.loss,
-        num_classes=len(data.class_names),
-        image_size=cfg.image_size,
-        anchors_pixels=network.anchors_pixels,
-        strides=network.strides,
-        batch_factor=accumulate,
-        _convert_="all",
-    )
+    # arguments as a call of its own: they are objects, not configuration
+    loss = instantiate(cfg.loss, _partial_=True, _convert_="all")(**task.loss_arguments(network, accumulate))
     # not through _convert_: the parameters are objects, not configuration
     optimizer = instantiate(cfg.optimizer, _partial_=True)(params=network.trainable_params())
     if cfg.nbs is not None:
@@ -158,30 +156,22 @@ def _nothing() -> None:
 
 def build_evaluation(
     cfg: TrainConfig | EvalConfig,
-    data: DetectionData,
-    split: Split,
+    task: Task,
+    split: Any,
     network: nn.Cell,
     refresh: Callable[[], None] = _nothing,
 ) -> Callable[[], Any]:
     """A function that calls `refresh`, evaluates the network as it is then and returns the evaluator's result."""
     evaluator = instantiate(cfg.evaluator, _convert_="all")
-    decoder = network.decoder()
+    decoder = task.decoder(network)
     predict = Predictor(apply_amp(network, cfg.amp.level, cfg.amp.dtype), decoder, cfg.batch_size)
-    chain = _build_chain(cfg.eval_transforms)
 
     def evaluate() -> Any:
         refresh()
-        batches = eval_pipeline(
-            split, chain, image_size=cfg.image_size, batch_size=cfg.batch_size, loader=_loader(cfg.dataset)
-        )
-        return evaluator(predict, batches.create_dict_iterator(num_epochs=1, output_numpy=True), split, data)
+        batches = task.eval_batches(split).create_dict_iterator(num_epochs=1, output_numpy=True)
+        return evaluator(predict, batches, split, task.data)
 
     return evaluate
-
-
-def build_report(cfg: TrainConfig | EvalConfig, data: DetectionData, run: RunFolder) -> DetectionReport:
-    """Pictures and tables of the task."""
-    return DetectionReport(data.class_names, run.plots)
 
 
 @dataclass(frozen=True)
@@ -197,24 +187,30 @@ class Callbacks:
 
 
 def build_callbacks(
-    cfg: TrainConfig, run: RunFolder, state: TrainState, training: Training, evaluate: Callable[[], Any], device: Device
+    cfg: TrainConfig,
+    run: RunFolder,
+    state: TrainState,
+    task: Task,
+    training: Training,
+    evaluate: Callable[[], Any],
+    device: Device,
 ) -> Callbacks:
-    metric_names = DetectionReport.metric_names
     sinks: list[RowSink] = [
-        MetricsFile(run.metrics_csv, training.term_names, metric_names),
+        MetricsFile(run.metrics_csv, training.term_names, task.metric_names),
         ProgressDisplay(state, training.term_names, cfg.logger.progress),
     ]
     guard = Guard(cfg.loss_scale.max_skipped, training.term_names)
     recorder = StepRecorder(state, training.term_names, cfg.logger.every, sinks, guard, device.graph)
     early_stop = EarlyStop(state, cfg.max_steps)
-    evaluation = EpochEvaluation(state, evaluate, cfg.evaluate_every, cfg.checkpoint.monitor, sinks)
-    saver = CheckpointSaver(
-        state, run.checkpoints, training.parameters, evaluation, cfg.checkpoint.every, cfg.checkpoint.best
-    )
+    monitor = cfg.checkpoint.monitor or task.objective
+    evaluation = EpochEvaluation(state, evaluate, cfg.evaluate_every, monitor, sinks)
+    keep = cfg.checkpoint
+    names = task.data.class_names
+    saver = CheckpointSaver(state, run.checkpoints, training.parameters, names, evaluation, keep.every, keep.best)
     return Callbacks([recorder, early_stop, evaluation, saver], recorder, evaluation, early_stop, saver, sinks)
 
 
-def _build_schedule(cfg: TrainConfig, optimizer: nn.Cell, steps_per_epoch: int, accumulate: int) -> WarmupDecay:
+def _build_schedule(cfg: TrainConfig, optimizer: nn.Cell, steps_per_epoch: int, accumulate: int) -> nn.Cell:
     """Epochs of the configuration become updates; a run cut by max_steps decays within its steps."""
     schedule = cfg.schedule
     steps = cfg.epochs * steps_per_epoch
@@ -223,24 +219,33 @@ def _build_schedule(cfg: TrainConfig, optimizer: nn.Cell, steps_per_epoch: int, 
     total = max(1, steps // accumulate)
     warmup_epochs = schedule.warmup_epochs
     if warmup_epochs is None:
-        warmup_epochs = min(default_warmup_epochs(cfg.epochs), total * accumulate / steps_per_epoch / 5)
+        # a run that max_steps cuts short warms up in the same part of what is left
+        warmup_epochs = default_warmup_epochs(total * accumulate / steps_per_epoch, schedule.decay)
+    common = {
+        "lr": optimizer.lr,
+        "momentum": optimizer.momentum,
+        "total_updates": total,
+        "warmup_updates": math.ceil(warmup_epochs * steps_per_epoch / accumulate),
+        "final_factor": schedule.final_factor,
+        "warmup_momentum": schedule.warmup_momentum,
+    }
+    if schedule.decay == "one_cycle":
+        return OneCycle(**common, start_factor=schedule.start_factor)
     return WarmupDecay(
-        lr=optimizer.lr,
-        momentum=optimizer.momentum,
-        total_updates=total,
-        warmup_updates=math.ceil(warmup_epochs * steps_per_epoch / accumulate),
+        **common,
         decay=schedule.decay,
-        final_factor=schedule.final_factor,
         warmup_bias_lr=schedule.warmup_bias_lr,
-        warmup_momentum=schedule.warmup_momentum,
         updates_per_step=steps_per_epoch / accumulate if schedule.step == "epoch" else 1,
+        milestones=[round(part * total) for part in _optional(schedule, "milestones", [])],
+        gamma=_optional(schedule, "gamma", 1.0),
     )
 
 
-def _build_chain(transforms: Any) -> Chain:
-    steps = {name: None if node is None else instantiate(node, _convert_="all") for name, node in transforms.items()}
-    return Chain(steps)
+def _build_steps(transforms: Any) -> dict[str, Any]:
+    """Steps by name; null = switched off."""
+    return {name: None if node is None else instantiate(node, _convert_="all") for name, node in transforms.items()}
 
 
-def _loader(dataset: Dataset) -> LoaderOptions:
-    return LoaderOptions(dataset.workers, dataset.prefetch, dataset.python_multiprocessing)
+def _optional(node: Any, key: str, default: Any) -> Any:
+    """The value of a key that a file may lack."""
+    return node[key] if key in node else default

@@ -16,7 +16,7 @@ LAYERS: list[set[str]] = [
     {"config.bridge"},
     {"tasks"},
     {"build"},
-    {"engine"},
+    {"vision", "engine"},
     {"profiling", "export", "environment", "reporting"},
     {"losses", "data", "evaluation"},
     {"models", "transforms", "optim"},

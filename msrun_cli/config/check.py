@@ -56,6 +56,8 @@ class _Checker:
         present = {str(name) for name in node}  # `in` would deny keys that are still to be set
         for name, hint in hints.items():
             if name not in present:
+                if limits[name].get("absent"):
+                    continue
                 self.report((*path, name), f'key "{_dotted((*path, name))}" is missing; it must not be removed.')
             else:
                 self.value(node, name, hint, limits[name], path)
@@ -74,12 +76,21 @@ class _Checker:
             return
         if typing.get_origin(kind) is dict:
             self.steps(value, limit, path)
+        elif typing.get_origin(kind) is list:
+            self.items(value, typing.get_args(kind)[0], limit, path)
         elif is_dataclass(kind):
             self.subsection(value, typing.cast(type, kind), limit, path)
         else:
             wrong = _wrong(value, kind, optional, limit)
             if wrong and not self.follows_fault(node, name):
                 self.report(path, f"{_dotted(path)}={_shown(value)}{self.origins.where(path)}: must be {wrong}.")
+
+    def items(self, value: Any, kind: type, limit: dict[str, Any], path: KeyPath) -> None:
+        items = _container(value)
+        wrong = [item for item in items if _wrong(item, kind, False, limit)] if isinstance(items, list) else [items]
+        if wrong:
+            text = f"{_dotted(path)}={_shown(value)}{self.origins.where(path)}: must be a list, each item "
+            self.report(path, f"{text}{_range_words(kind, False, limit)}.")
 
     def follows_fault(self, node: DictConfig, name: str) -> bool:
         """`${dataset.image_size}` is as wrong as dataset.image_size, which is reported already."""

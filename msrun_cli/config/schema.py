@@ -25,14 +25,16 @@ def setting(
     package: str | None = None,
     complete: bool = False,
     path: bool = False,
+    absent: bool = False,
 ) -> Any:
     """A field with limits: low <= value <= high, value > above, a multiple of `multiple`, one of `choices`.
 
     package: where the `_target_` of this node must live; complete: all its required arguments stand in the YAML
-    (otherwise the builder supplies some); path: a file name, in which `~` is expanded.
+    (otherwise the builder supplies some); path: a file name, in which `~` is expanded; absent: a file may lack the key.
     """
     limits = {"low": low, "above": above, "high": high, "multiple": multiple, "choices": choices}
-    return field(metadata={**limits, "package": package, "complete": complete, "path": path})
+    flags = {"complete": complete, "path": path, "absent": absent}
+    return field(metadata={**limits, **flags, "package": package})
 
 
 @dataclass(kw_only=True)
@@ -44,23 +46,31 @@ class Target:
 
 
 @dataclass(kw_only=True)
+class Task(Target):
+    """What differs between detection and classification; the model chooses it."""
+
+    name: str = setting(choices=("detection", "classification"))
+
+
+@dataclass(kw_only=True)
 class Dataset:
     """Keys of the pipeline; every other key is an argument of the reader `_target_`."""
 
     ARGUMENTS: ClassVar[bool] = True
     _target_: str
     name: str
-    image_size: int = setting(low=64, multiple=32)  # pixels
+    image_size: int = setting(low=32, multiple=32)  # pixels
     workers: int = setting(low=1)  # parallel readers
     prefetch: int = setting(low=1)  # batches
     python_multiprocessing: bool
-    max_boxes: int | None = setting(low=1)  # boxes per image; None = from the data
+    max_boxes: int | None = setting(low=1, absent=True)  # boxes per image; None = from the data
 
 
 @dataclass(kw_only=True)
 class Model:
     name: str
-    task: str = setting(choices=("detection",))
+    task: str = setting(choices=("detection", "classification"))
+    image_size: int = setting(low=32, multiple=32, absent=True)  # pixels it is made for
     network: Target = setting(package="msrun_cli.models")
 
 
@@ -86,18 +96,22 @@ class Device:
     jit_level: str | None = setting(choices=("O0", "O1", "O2"))
     deterministic: bool
     save_graphs: bool
+    dvpp: bool  # an Ascend decodes and resizes images
     sink: str = setting(choices=("auto", "on", "off"))
     sink_size: int = setting(low=-1)  # steps; -1 = a whole epoch
 
 
 @dataclass(kw_only=True)
 class Schedule:
-    decay: str = setting(choices=("linear", "cosine"))
+    decay: str = setting(choices=("linear", "cosine", "step", "one_cycle"))
     step: str = setting(choices=("epoch", "update"))  # how often the decay goes down
+    milestones: list[float] = setting(above=0, high=1, absent=True)  # fractions of the run, for decay=step
+    gamma: float = setting(above=0, high=1, absent=True)  # factor at each milestone, for decay=step
+    start_factor: float = setting(low=0, high=1, absent=True)  # first learning rate / lr, for decay=one_cycle
     final_factor: float = setting(low=0, high=1)  # learning rate at the end / lr
     warmup_epochs: float | None = setting(low=0)  # epochs; None = min(3, epochs / 5)
-    warmup_bias_lr: float = setting(low=0)
-    warmup_momentum: float = setting(low=0, high=1)
+    warmup_bias_lr: float | None = setting(low=0)  # None = that of the weights
+    warmup_momentum: float | None = setting(low=0, high=1)  # None = constant
 
 
 @dataclass(kw_only=True)
@@ -111,7 +125,7 @@ class Ema:
 class Checkpoint:
     every: int = setting(low=0)  # epochs; 0 = never
     best: bool
-    monitor: str = setting(choices=("map50_95", "map50", "map75"))
+    monitor: str | None = setting(choices=("map50_95", "map50", "map75", "top1", "top5", "mean_class_accuracy"))
 
 
 @dataclass(kw_only=True)
@@ -122,6 +136,7 @@ class Logger:
 
 @dataclass(kw_only=True)
 class TrainConfig:
+    task: Task = setting(package="msrun_cli.vision")
     dataset: Dataset = setting(package="msrun_cli.data", complete=True)
     train_transforms: dict[str, Target | None] = setting(package="msrun_cli.transforms", complete=True)
     eval_transforms: dict[str, Target | None] = setting(package="msrun_cli.transforms", complete=True)
@@ -138,7 +153,7 @@ class TrainConfig:
     logger: Logger
     epochs: int = setting(low=1)
     batch_size: int = setting(low=1)  # images per device and step
-    image_size: int = setting(low=64, multiple=32)  # pixels
+    image_size: int = setting(low=32, multiple=32)  # pixels
     seed: int = setting(low=0, high=2**32 - 1)
     weights: str | None = setting(path=True)
     output_dir: str = setting(path=True)
@@ -152,6 +167,7 @@ class TrainConfig:
 
 @dataclass(kw_only=True)
 class EvalConfig:
+    task: Task = setting(package="msrun_cli.vision")
     dataset: Dataset = setting(package="msrun_cli.data", complete=True)
     eval_transforms: dict[str, Target | None] = setting(package="msrun_cli.transforms", complete=True)
     model: Model
@@ -162,7 +178,7 @@ class EvalConfig:
     weights: str | None = setting(path=True)
     split: str = setting(choices=("val", "train"))
     batch_size: int = setting(low=1)  # images per step
-    image_size: int = setting(low=64, multiple=32)  # pixels
+    image_size: int = setting(low=32, multiple=32)  # pixels
     seed: int = setting(low=0, high=2**32 - 1)
     output_dir: str = setting(path=True)
     name: str

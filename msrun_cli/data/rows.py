@@ -20,18 +20,30 @@ class BatchRows:
     """Row k: the samples `indices_of(k)`, each column stacked.
 
     count: rows per epoch. Row numbers go on over the epochs: row k of epoch e is e * count + k.
+    finish: (row number, columns) -> columns, for what needs the whole batch
     """
 
-    def __init__(self, samples: Samples, indices_of: Callable[[int], np.ndarray], count: int) -> None:
+    def __init__(
+        self,
+        samples: Samples,
+        indices_of: Callable[[int], np.ndarray],
+        count: int,
+        finish: Callable[[int, Columns], Columns] | None = None,
+    ) -> None:
         self.samples = samples
         self.indices_of = indices_of
         self.count = count
+        self.finish = finish
 
     def __len__(self) -> int:
         return self.count
 
     def __getitem__(self, row: int) -> Columns:
-        return _stacked([self.samples[index] for index in self.indices_of(int(row)).tolist()])
+        return self._finished(int(row), [self.samples[index] for index in self.indices_of(int(row)).tolist()])
+
+    def _finished(self, row: int, samples: list[Columns]) -> Columns:
+        columns = _stacked(samples)
+        return columns if self.finish is None else self.finish(row, columns)
 
 
 class ReadAheadRows(BatchRows):
@@ -43,7 +55,7 @@ class ReadAheadRows(BatchRows):
     """
 
     def __init__(self, rows: BatchRows, workers: int, batch_size: int) -> None:
-        super().__init__(rows.samples, rows.indices_of, rows.count)
+        super().__init__(rows.samples, rows.indices_of, rows.count, rows.finish)
         self.end: int | None = rows.count
         self._workers = workers
         # One row ahead keeps the threads busy while a finished one is handed over; a row may be too small for all.
@@ -61,7 +73,7 @@ class ReadAheadRows(BatchRows):
                 if asked_for and wanted not in self._pending:
                     self._pending[wanted] = self._submit(wanted)
             futures = self._pending.pop(row)
-        return _stacked([future.result() for future in futures])
+        return self._finished(row, [future.result() for future in futures])
 
     def _submit(self, row: int) -> list[Future[Columns]]:
         if self._pool is None:

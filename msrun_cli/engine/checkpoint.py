@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ from msrun_cli.common.errors import CheckpointError
 from msrun_cli.common.files import atomic_path, write_json
 
 AVERAGE_PREFIX = "ema."
+CLASS_NAMES = "class_names"  # entry of a checkpoint: a JSON list
 
 
-def save_checkpoint(path: Path, parameters: Iterable[Parameter]) -> None:
-    """Write the parameters under their names.
+def save_checkpoint(path: Path, parameters: Iterable[Parameter], class_names: Sequence[str] = ()) -> None:
+    """Write the parameters under their names, and the names of the classes as one text.
 
     Raises:
         CheckpointError: the file cannot be written; an older file of the same name is intact.
@@ -25,7 +27,7 @@ def save_checkpoint(path: Path, parameters: Iterable[Parameter]) -> None:
     entries = [{"name": parameter.name, "data": parameter} for parameter in parameters]
     try:
         with atomic_path(path) as temporary:
-            ms.save_checkpoint(entries, str(temporary))
+            ms.save_checkpoint(entries, str(temporary), append_dict={CLASS_NAMES: json.dumps(list(class_names))})
     except (OSError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or str(error).strip().split("\n", 1)[0]
         raise CheckpointError(

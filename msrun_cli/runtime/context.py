@@ -24,12 +24,14 @@ class Device:
     target: "CPU", "Ascend" or "GPU", as MindSpore names it.
     graph: graph mode (else PyNative).
     sink: whether the dataset is sunk to the device; sink_size: steps per sink, -1 = a whole epoch.
+    dvpp: whether the device decodes and resizes images.
     """
 
     target: str
     graph: bool
     sink: bool
     sink_size: int
+    dvpp: bool
 
 
 def start_device(
@@ -41,6 +43,7 @@ def start_device(
     save_graphs: bool,
     sink: str,
     sink_size: int,
+    dvpp: bool,
     amp_level: str,
     amp_dtype: str,
     seed: int,
@@ -77,9 +80,13 @@ def start_device(
     log.info("device %s, %s mode, MindSpore %s", name, mode, ms.__version__)
     for line in _remarks(name, graph, jit_level, save_graphs, sink, amp_level):
         log.warning("%s", line)
+    if dvpp and name != "Ascend":
+        log.warning("device.dvpp=true has no effect on a %s: the CPU decodes and resizes images.", name)
     if name == "CPU":
         log.info("%s", onednn_sentence())
-    return Device(name, graph, sink=sink != "off" and name != "CPU" and graph, sink_size=sink_size)
+    return Device(
+        name, graph, sink=sink != "off" and name != "CPU" and graph, sink_size=sink_size, dvpp=dvpp and name == "Ascend"
+    )
 
 
 def _remarks(name: str, graph: bool, jit_level: str | None, save_graphs: bool, sink: str, amp_level: str) -> list[str]:

@@ -28,26 +28,27 @@ def train(cfg: TrainConfig) -> float:
     data = build.build_data(cfg.dataset)
     for note in data.notes:
         log.info("%s", note)
-    batches = build.build_train_batches(cfg, data)
+    task = build.build_task(cfg, data, device)
+    batches = task.train_batches()
     steps_per_epoch = batches.get_dataset_size()
-    report = build.build_report(cfg, data, run)
-    first = next(build.build_train_batches(cfg, data).create_dict_iterator(num_epochs=1, output_numpy=True))
+    report = task.report(run.plots)
+    first = next(task.train_batches().create_dict_iterator(num_epochs=1, output_numpy=True))
     log.info("first training batch: %s", report.first_batch(first))
 
     # network
-    network = build.build_network(cfg, data)
+    network = build.build_network(cfg, data.class_names)
     size = sum(parameter.size for parameter in network.trainable_params())
     log.info("%s with %d classes: %s parameters", cfg.model.name, len(data.class_names), f"{size:,}".replace(",", " "))
     if cfg.weights is not None:
         log.info("weights %s: %s", cfg.weights, build.load_weights(network, cfg.weights, strict=False))
 
     # train step: loss, precision, loss scale, optimizer, schedule, average
-    training = build.build_training(cfg, data, network, steps_per_epoch)
-    evaluate = build.build_evaluation(cfg, data, data.val, training.eval_network, training.refresh)
+    training = build.build_training(cfg, task, network, steps_per_epoch)
+    evaluate = build.build_evaluation(cfg, task, data.val, training.eval_network, training.refresh)
 
     # run
     state = TrainState(cfg.epochs, steps_per_epoch, cfg.batch_size)
-    callbacks = build.build_callbacks(cfg, run, state, training, evaluate, device)
+    callbacks = build.build_callbacks(cfg, run, state, task, training, evaluate, device)
     log.info(
         "training: %d epochs of %d steps, batch %d, %d px, amp %s, loss scale %s; run folder %s",
         cfg.epochs, steps_per_epoch, cfg.batch_size, cfg.image_size, cfg.amp.level, cfg.loss_scale.type, run.root,

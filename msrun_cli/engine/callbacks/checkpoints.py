@@ -27,6 +27,7 @@ class CheckpointSaver(Callback):
         state: TrainState,
         folder: Path,
         parameters: Sequence[Parameter],
+        class_names: Sequence[str],
         evaluation: EpochEvaluation,
         every: int,
         best: bool,
@@ -34,6 +35,7 @@ class CheckpointSaver(Callback):
         super().__init__()
         self.state, self.folder, self.parameters, self.evaluation = state, folder, parameters, evaluation
         self.every, self.best = every, best
+        self.class_names = tuple(class_names)
         folder.mkdir(parents=True, exist_ok=True)
 
     def on_train_epoch_end(self, run_context) -> None:
@@ -48,5 +50,5 @@ class CheckpointSaver(Callback):
         self._save("last")
 
     def _save(self, name: str) -> None:
-        save_checkpoint(self.folder / f"{name}.ckpt", self.parameters)
+        save_checkpoint(self.folder / f"{name}.ckpt", self.parameters, self.class_names)
         save_state(self.folder, dataclasses.asdict(self.state))
