@@ -40,7 +40,7 @@ from msrun_cli.vision.detection import Detection
 Task = Detection | Classification
 
 # Keys of the dataset node that belong to the pipeline; the rest are the reader's arguments.
-PIPELINE_KEYS = ("name", "image_size", "workers", "prefetch", "python_multiprocessing", "max_boxes")
+PIPELINE_KEYS = ("name", "image_size", "workers", "prefetch", "python_multiprocessing", "max_boxes", "class_gain", "sgd_lr")
 TASK_KEYS = ("max_boxes",)  # of these, what a task's batches take, where the dataset has it
 
 

@@ -64,6 +64,8 @@ class Dataset:
     prefetch: int = setting(low=1)  # batches
     python_multiprocessing: bool
     max_boxes: int | None = setting(low=1, absent=True)  # boxes per image; None = from the data
+    class_gain: float = setting(above=0, absent=True)  # weight of the class term in the loss
+    sgd_lr: float = setting(above=0, absent=True)  # learning rate of optimizer=sgd
 
 
 @dataclass(kw_only=True)

@@ -27,7 +27,8 @@ class AdamW(nn.Cell):
 
     m' and v' are m and v corrected for their start at zero. Norms and biases have no decay.
 
-    construct(gradients, factor, lr, bias_lr, momentum): as in `optim.sgd.SGD`; `momentum` is b1, which may change from
+    construct(gradients, factor, lr, bias_lr, momentum): as in `optim.sgd.SGD`; all move by
+    `lr`, biases too. `momentum` is b1, which may change from
     step to step: m' divides by 1 minus the product of all of them.
 
     Args:
@@ -48,7 +49,7 @@ class AdamW(nn.Cell):
         super().__init__(auto_prefix=False)
         self.lr, self.momentum, self.beta2, self.eps, self.weight_decay = lr, momentum, beta2, eps, weight_decay
         weights, norms, biases = split_groups(params)
-        self.sizes = (len(weights), len(norms), len(biases))
+        self.num_decayed = len(weights)
         self.parameters = ParameterTuple(weights + norms + biases)
         self.first = self.parameters.clone(prefix="first_moment", init="zeros")
         self.second = self.parameters.clone(prefix="second_moment", init="zeros")
@@ -62,11 +63,10 @@ class AdamW(nn.Cell):
         power1 = ops.assign(self.beta1_power, self.beta1_power * momentum)
         power2 = ops.assign(self.beta2_power, self.beta2_power * self.beta2)
         corrections = (momentum, 1.0 - power1, 1.0 - power2, factor)
-        first, second = self.sizes[0], self.sizes[0] + self.sizes[1]
+        decayed = self.num_decayed
         return (
-            self._group(0, first, gradients, self.weight_decay, lr, corrections),
-            self._group(first, second, gradients, 0.0, lr, corrections),
-            self._group(second, second + self.sizes[2], gradients, 0.0, bias_lr, corrections),
+            self._group(0, decayed, gradients, self.weight_decay, lr, corrections),
+            self._group(decayed, len(self.parameters), gradients, 0.0, lr, corrections),
         )
 
     def _group(self, start, stop, gradients, decay, lr, corrections):

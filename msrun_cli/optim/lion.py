@@ -24,7 +24,8 @@ class Lion(nn.Cell):
     """p -= lr * (sign(b1 m + (1 - b1) g) + decay * p), then m = b2 m + (1 - b2) g. Norms and biases have no decay.
 
     Good rates are 3 to 10 times smaller than AdamW's and the decay that much larger (section 5 of the paper).
-    construct(gradients, factor, lr, bias_lr, momentum): as in `optim.sgd.SGD`; `momentum` is b1.
+    construct(gradients, factor, lr, bias_lr, momentum): as in `optim.sgd.SGD`; all move by
+    `lr`, biases too. `momentum` is b1.
 
     Args:
         params: trainable parameters.
@@ -43,7 +44,7 @@ class Lion(nn.Cell):
         super().__init__(auto_prefix=False)
         self.lr, self.momentum, self.beta2, self.weight_decay = lr, momentum, beta2, weight_decay
         weights, norms, biases = split_groups(params)
-        self.sizes = (len(weights), len(norms), len(biases))
+        self.num_decayed = len(weights)
         self.parameters = ParameterTuple(weights + norms + biases)
         self.averages = self.parameters.clone(prefix="average", init="zeros")
         for average in self.averages:
@@ -51,11 +52,10 @@ class Lion(nn.Cell):
         self.map = ops.HyperMap()
 
     def construct(self, gradients, factor, lr, bias_lr, momentum):
-        first, second = self.sizes[0], self.sizes[0] + self.sizes[1]
+        decayed = self.num_decayed
         return (
-            self._group(0, first, gradients, self.weight_decay, lr, momentum, factor),
-            self._group(first, second, gradients, 0.0, lr, momentum, factor),
-            self._group(second, second + self.sizes[2], gradients, 0.0, bias_lr, momentum, factor),
+            self._group(0, decayed, gradients, self.weight_decay, lr, momentum, factor),
+            self._group(decayed, len(self.parameters), gradients, 0.0, lr, momentum, factor),
         )
 
     def _group(self, start, stop, gradients, decay, lr, momentum, factor):
