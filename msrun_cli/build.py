@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from hydra.errors import InstantiationException
 from hydra.utils import get_class, instantiate
 from mindspore import nn
 
+from msrun_cli.common.errors import UserError
 from msrun_cli.config.rules import default_warmup_epochs
 from msrun_cli.config.schema import EvalConfig, TrainConfig
 from msrun_cli.data.pipeline import LoaderOptions
@@ -40,7 +42,16 @@ from msrun_cli.vision.detection import Detection
 Task = Detection | Classification
 
 # Keys of the dataset node that belong to the pipeline; the rest are the reader's arguments.
-PIPELINE_KEYS = ("name", "image_size", "workers", "prefetch", "python_multiprocessing", "max_boxes", "class_gain", "sgd_lr")
+PIPELINE_KEYS = (
+    "name",
+    "image_size",
+    "workers",
+    "prefetch",
+    "python_multiprocessing",
+    "max_boxes",
+    "class_gain",
+    "sgd_lr",
+)
 TASK_KEYS = ("max_boxes",)  # of these, what a task's batches take, where the dataset has it
 
 
@@ -65,7 +76,7 @@ def build_device(cfg: TrainConfig | EvalConfig, run: RunFolder) -> Device:
 def build_data(dataset: Any) -> Any:
     """Read what both splits hold: `class_names`, `train`, `val`, `notes`."""
     arguments = {key: value for key, value in dataset.items() if key not in PIPELINE_KEYS}
-    return instantiate(arguments, _convert_="all")
+    return _made(arguments, _convert_="all")
 
 
 def build_task(cfg: TrainConfig | EvalConfig, data: Any, device: Device) -> Task:
@@ -86,7 +97,7 @@ def build_task(cfg: TrainConfig | EvalConfig, data: Any, device: Device) -> Task
 
 def build_network(cfg: TrainConfig | EvalConfig, class_names: Sequence[str]) -> nn.Cell:
     """The network in float32, as initialised, with a head for these classes."""
-    return instantiate(cfg.model.network, num_classes=len(class_names), _convert_="all")
+    return _made(cfg.model.network, num_classes=len(class_names), _convert_="all")
 
 
 def load_weights(network: nn.Cell, path: str, *, strict: bool) -> LoadReport:
@@ -121,9 +132,9 @@ def build_training(cfg: TrainConfig, task: Task, network: nn.Cell, steps_per_epo
     if cfg.ema.enabled:
         average = ExponentialMovingAverage(network, eval_network, cfg.ema.decay, cfg.ema.tau)
     # arguments as a call of its own: they are objects, not configuration
-    loss = instantiate(cfg.loss, _partial_=True, _convert_="all")(**task.loss_arguments(network, accumulate))
+    loss = _made(cfg.loss, _partial_=True, _convert_="all")(**task.loss_arguments(network, accumulate))
     # not through _convert_: the parameters are objects, not configuration
-    optimizer = instantiate(cfg.optimizer, _partial_=True)(params=network.trainable_params())
+    optimizer = _made(cfg.optimizer, _partial_=True)(params=network.trainable_params())
     if cfg.nbs is not None:
         optimizer.weight_decay *= cfg.batch_size * accumulate / cfg.nbs
     scale = cfg.loss_scale
@@ -162,7 +173,7 @@ def build_evaluation(
     refresh: Callable[[], None] = _nothing,
 ) -> Callable[[], Any]:
     """A function that calls `refresh`, evaluates the network as it is then and returns the evaluator's result."""
-    evaluator = instantiate(cfg.evaluator, _convert_="all")
+    evaluator = _made(cfg.evaluator, _convert_="all")
     decoder = task.decoder(network)
     predict = Predictor(apply_amp(network, cfg.amp.level, cfg.amp.dtype), decoder, cfg.batch_size)
 
@@ -243,9 +254,22 @@ def _build_schedule(cfg: TrainConfig, optimizer: nn.Cell, steps_per_epoch: int, 
 
 def _build_steps(transforms: Any) -> dict[str, Any]:
     """Steps by name; null = switched off."""
-    return {name: None if node is None else instantiate(node, _convert_="all") for name, node in transforms.items()}
+    return {name: None if node is None else _made(node, _convert_="all") for name, node in transforms.items()}
 
 
 def _optional(node: Any, key: str, default: Any) -> Any:
     """The value of a key that a file may lack."""
     return node[key] if key in node else default
+
+
+def _made(node: Any, **arguments: Any) -> Any:
+    """Hydra's instantiate; an error for users comes out as it is and not wrapped into one of Hydra's."""
+    try:
+        return instantiate(node, **arguments)
+    except InstantiationException as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, UserError):
+            cause = cause.__cause__
+        if cause is None:
+            raise
+        raise cause from None

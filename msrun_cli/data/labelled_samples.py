@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from msrun_cli.common.errors import ConfigError, DataError
+from msrun_cli.common.errors import DataError
 from msrun_cli.data.imagefolder import LabelledImages
 from msrun_cli.data.operators import Operators
 from msrun_cli.data.samples import epoch_order
@@ -44,7 +44,7 @@ class ImageChain:
             for operation in step.plan(rng, *image.shape[:2], self.image_size):
                 image = getattr(self.operators, operation.name)(image, **operation.arguments)
         if image.shape != (self.image_size, self.image_size, 3):
-            raise ConfigError(
+            raise DataError(
                 f"the steps of the transforms give {image.shape[1]}x{image.shape[0]} pixels for {path}, but "
                 f"image_size={self.image_size}. End them with center_crop, random_crop or random_resized_crop."
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,8 @@ class ClassificationReport:
                 colour = "white" if shares[row, column] > 0.5 else "black"
                 axes.text(column, row, str(result.confusion[row, column]), ha="center", va="center", color=colour,
                           fontsize=7)  # fmt: skip
-        with atomic_path(path) as temporary:
+        with atomic_path(path) as temporary, warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph")  # without a CJK font, names show as boxes
             figure.savefig(temporary)
         return path
 

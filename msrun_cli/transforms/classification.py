@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from msrun_cli.common.errors import ConfigError
+from msrun_cli.common.errors import ConfigError, DataError
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class CenterCrop:
 
     def plan(self, rng: np.random.Generator, height: int, width: int, size: int) -> list[Operation]:
         if height < size or width < size:
-            raise ConfigError(
+            raise DataError(
                 f"center_crop: the picture is {width}x{height} here, smaller than image_size={size}. "
                 "Put a resize step before it, with a size of at least image_size."
             )

@@ -95,6 +95,10 @@ def test_shortcut_of_the_small_network_takes_every_second_pixel_and_pads_channel
     assert y.shape == (2, 32, 4, 4)
     np.testing.assert_array_equal(y[:, 8:24], x[:, :, ::2, ::2])
     assert not y[:, :8].any() and not y[:, 24:].any()
+    gradient = ms.grad(lambda value: block(value).sum())(Tensor(x)).asnumpy()
+    expected = np.zeros_like(x)
+    expected[:, :, ::2, ::2] = x[:, :, ::2, ::2] > 0
+    np.testing.assert_array_equal(gradient, expected)
 
 
 def test_normalisation_takes_bytes_or_what_the_host_normalised():

@@ -32,9 +32,7 @@ def test_no_milestone_is_a_constant_rate():
 
 @pytest.mark.parametrize("decay", ["linear", "cosine"])
 def test_warm_up_without_own_rates_scales_all(decay):
-    schedule = WarmupDecay(
-        0.1, 0.9, 100, warmup_updates=10, decay=decay, warmup_bias_lr=None, warmup_momentum=None
-    )
+    schedule = WarmupDecay(0.1, 0.9, 100, warmup_updates=10, decay=decay, warmup_bias_lr=None, warmup_momentum=None)
     lr, bias_lr, momentum = at(schedule, 5)
     assert lr == bias_lr > 0
     assert momentum == pytest.approx(0.9)

@@ -1,0 +1,137 @@
+"""`msrun train` and `msrun eval` of classifiers on tiny folders, and the sentences a user must see."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from command import msrun, only_run, return_value
+
+SMALL = ("model=cifar_resnet20", "dataset=imagefolder", "device.mode=pynative", "batch_size=4", "logger.every=1")
+
+
+def write_folders(root: Path, classes: int = 3, train: int = 4, val: int = 3) -> Path:
+    """Pictures of one colour per class with some noise."""
+    for split, count in (("train", train), ("val", val)):
+        for label in range(classes):
+            folder = root / split / f"种类 {label}"
+            folder.mkdir(parents=True)
+            for index in range(count):
+                rng = np.random.default_rng([label, index, count])
+                picture = rng.integers(0, 60, (40, 36, 3), dtype=np.uint8)
+                picture[..., label % 3] += 150
+                _, data = cv2.imencode(".png", picture)
+                (folder / f"{index}.png").write_bytes(data.tobytes())
+    return root
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("分类 run")
+    root = write_folders(folder / "my data")
+    done = msrun("train", *SMALL, f"dataset.root={root}", "epochs=2", "train_transforms.mix.mixup=0.2",
+                 "schedule=one_cycle", "optimizer=adamw", cwd=folder)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder, done.stdout
+
+
+def test_run_folder_is_complete(trained):
+    folder, output = trained
+    run = only_run(folder / "outputs" / "train")
+    plots = ("train_batch", "val_predictions", "loss", "metrics", "learning_rate")
+    expected = ["checkpoints/best.ckpt", "checkpoints/last.ckpt", *(f"plots/{name}.png" for name in plots)]
+    assert [name for name in expected if not (run / name).is_file()] == []
+    value = return_value(run)
+    assert value["objective"] >= value["top1"] and value["top5"] == 1.0
+    with (run / "metrics.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert {"cross_entropy", "top1", "top5", "mean_class_accuracy"} <= set(rows[0])
+    assert "cifar_resnet20 with 3 classes" in output
+
+
+def test_class_names_are_in_the_checkpoint(trained):
+    import mindspore as ms
+
+    folder, _ = trained
+    path = only_run(folder / "outputs" / "train") / "checkpoints" / "last.ckpt"
+    stored = ms.load_checkpoint(str(path))["class_names"]
+    text = stored if isinstance(stored, str) else stored.value
+    assert json.loads(text) == ["种类 0", "种类 1", "种类 2"]
+
+
+def test_evaluating_the_checkpoint_repeats_the_metrics_for_any_batch_size(trained):
+    folder, _ = trained
+    run = only_run(folder / "outputs" / "train")
+    words = ("device.mode=pynative", "batch_size=2", "output_dir=again")
+    done = msrun("eval", f"checkpoint={run / 'checkpoints' / 'last.ckpt'}", *words, cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found, expected = only_run(folder / "again" / "eval"), return_value(run)
+    for name in ("top1", "top5", "mean_class_accuracy"):
+        assert return_value(found)[name] == pytest.approx(expected[name], abs=1e-9)
+    assert return_value(found)["images"] == 9
+    for name in ("predictions.csv", "confusion_matrix.csv", "plots/confusion_matrix.png"):
+        assert (found / name).is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (("model=resnet18",), 2, "dataset=shapes is for detection, but model=resnet18 is for classification"),
+        (("dataset=imagefolder", "dataset.root=x"), 2, "is for classification, but model=yolov5n is for detection"),
+        (("model=resnet18", "dataset=imagefolder", "dataset.root=nowhere"), 3, "no such folder"),
+        (("model=mindcv", "model.name=resnet50", *SMALL[1:], "dataset.root={root}"), 2,
+         "pip install 'msrun-cli[mindcv]'"),
+        (("model=custom", "model.network.cell._target_=os.system", "dataset=imagefolder", "dataset.root={root}"), 2,
+         "MSRUN_TARGET_PREFIXES"),
+        ((*SMALL, "dataset.root={root}", "batch_size=64"), 3, "12 pictures, fewer than one batch"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_said(trained, words, code, sentence, tmp_path):
+    root = trained[0] / "my data"
+    done = msrun("train", *(word.replace("{root}", str(root)) for word in words), cwd=tmp_path)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert sentence in done.stderr
+
+
+def test_a_network_of_somebody_else_is_trained(trained, tmp_path):
+    (tmp_path / "my_networks.py").write_text(
+        "from mindspore import nn\n\n\n"
+        "class Small(nn.Cell):\n"
+        "    def __init__(self, num_classes: int, width: int = 4):\n"
+        "        super().__init__()\n"
+        "        self.conv = nn.Conv2d(3, width, 3)\n"
+        "        self.fc = nn.Dense(width, num_classes)\n\n"
+        "    def construct(self, x):\n"
+        "        return self.fc(self.conv(x).mean(axis=(2, 3)))\n"
+    )
+    root = trained[0] / "my data"
+    words = ("model=custom", "model.network.cell._target_=my_networks.Small", "+model.network.cell.width=6")
+    done = msrun(
+        "train", *words, *SMALL[1:], f"dataset.root={root}", "image_size=32", "epochs=1", cwd=tmp_path,
+        PYTHONPATH=f"{Path(__file__).resolve().parents[2]}:{tmp_path}", MSRUN_TARGET_PREFIXES="my_networks",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "custom with 3 classes: 183 parameters" in done.stdout
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("amp", "tolerance"), [("O0", 0.003), ("O2", 0.005)])
+def test_published_weights_reach_their_accuracy(shared_data, tmp_path, amp, tolerance):
+    done = msrun(
+        "eval",
+        "model=cifar_resnet20",
+        f"weights={shared_data / 'weights' / 'cifar10_resnet20-12fca82f.th'}",
+        "dataset=imagefolder",
+        f"dataset.root={shared_data / 'cifar10_jpg'}",
+        f"amp={amp}",
+        "batch_size=128",
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    value = return_value(only_run(tmp_path / "outputs" / "eval"))
+    assert value["top1"] == pytest.approx(0.804, abs=tolerance)
+    assert value["images"] == 1000
