@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from hydra.errors import InstantiationException
 from hydra.utils import get_class, instantiate
 from mindspore import nn
 
-from msrun_cli.common.errors import UserError
+from msrun_cli.common.errors import DataError, UserError
 from msrun_cli.config.rules import default_warmup_epochs
 from msrun_cli.config.schema import EvalConfig, TrainConfig
 from msrun_cli.data.pipeline import LoaderOptions
@@ -25,7 +26,7 @@ from msrun_cli.engine.callbacks.progress import ProgressDisplay
 from msrun_cli.engine.callbacks.recorder import StepRecorder
 from msrun_cli.engine.callbacks.state import RowSink, TrainState
 from msrun_cli.engine.callbacks.stop import EarlyStop
-from msrun_cli.engine.checkpoint import AVERAGE_PREFIX, inference_arrays, training_parameters
+from msrun_cli.engine.checkpoint import AVERAGE_PREFIX, inference_arrays, stored_class_names, training_parameters
 from msrun_cli.engine.loss_scale import make_loss_scale
 from msrun_cli.engine.predictor import Predictor
 from msrun_cli.engine.train_step import TrainStep
@@ -37,6 +38,8 @@ from msrun_cli.runtime.context import Device, start_device
 from msrun_cli.runtime.run_folder import RunFolder
 from msrun_cli.vision.classification import Classification
 from msrun_cli.vision.detection import Detection
+
+log = logging.getLogger("msrun")
 
 # What differs between the tasks; they have the same methods.
 Task = Detection | Classification
@@ -107,6 +110,23 @@ def load_weights(network: nn.Cell, path: str, *, strict: bool) -> LoadReport:
     """
     head = () if strict else getattr(network, "head_prefixes", ())
     return assign_weights(network, inference_arrays(read_weights(path)), path, head)
+
+
+def check_class_names(path: str, class_names: Sequence[str]) -> None:
+    """Say when a checkpoint was trained on classes of other names: their order decides what is counted as right.
+
+    Raises:
+        DataError: the same names in another order.
+    """
+    stored = stored_class_names(path)
+    if stored is None or stored == list(class_names):
+        return
+    place = next((i for i, pair in enumerate(zip(stored, class_names, strict=False)) if pair[0] != pair[1]), 0)
+    here = class_names[place] if place < len(class_names) else "missing"
+    text = f'{path} was trained on other class names: class {place} is "{stored[place]}" there and "{here}" here.'
+    if sorted(stored) == sorted(class_names):
+        raise DataError(f"{text} They are the same in another order. Bring the data's classes into that order.")
+    log.warning("%s Classes are compared by their position.", text)
 
 
 @dataclass(frozen=True)

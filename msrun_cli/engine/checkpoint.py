@@ -36,6 +36,15 @@ def save_checkpoint(path: Path, parameters: Iterable[Parameter], class_names: Se
         ) from error
 
 
+def stored_class_names(path: str) -> list[str] | None:
+    """The names that `save_checkpoint` wrote into a .ckpt file; None for any other file."""
+    if not path.endswith(".ckpt"):
+        return None
+    text = ms.load_checkpoint(str(Path(path).resolve())).get(CLASS_NAMES)
+    text = getattr(text, "value", text)  # versions differ in how they give texts back
+    return json.loads(text) if text else None
+
+
 def save_state(folder: Path, state: Mapping[str, Any]) -> None:
     """state.json beside the checkpoints: epoch, step, metrics, best."""
     write_json(folder / "state.json", dict(state))

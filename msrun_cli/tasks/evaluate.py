@@ -29,6 +29,7 @@ def evaluate(cfg: EvalConfig) -> float:
 
     network = build.build_network(cfg, data.class_names)
     log.info("%s: %s", path, build.load_weights(network, path, strict=True))
+    build.check_class_names(path, data.class_names)
 
     result = build.build_evaluation(cfg, task, split, network)()
     report = task.report(run.plots)
