@@ -72,7 +72,11 @@ def test_combinations(amp: str, loss_scale: str) -> None:
 @pytest.mark.parametrize("debug", sorted(path.stem for path in (CONF / "debug").glob("*.yaml")))
 @pytest.mark.parametrize("experiment", sorted(path.stem for path in (CONF / "experiment").glob("*.yaml")))
 def test_debug_presets_fit_every_experiment(debug: str, experiment: str) -> None:
-    assert problems("train", [f"experiment={experiment}", f"debug={debug}"]) == []
+    found = problems("train", [f"experiment={experiment}", f"debug={debug}"])
+    if debug in ("fast", "overfit") and "resnet" in experiment:  # generated images are for detectors
+        assert any("is for detection, but model=" in text for text in found)
+    else:
+        assert found == []
 
 
 @pytest.mark.parametrize("path", sorted((CONF / "experiment").glob("*.yaml")), ids=lambda path: path.stem)
