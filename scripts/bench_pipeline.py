@@ -35,18 +35,20 @@ RUNS = 5
 def main() -> None:
     options = parse()
     prepare_process()  # before mindspore is imported
-    from msrun_cli import build
+    from msrun_cli.builders.data import build_data, build_task
     from msrun_cli.config.composer import Composer
     from msrun_cli.data.records import DetectionData, Split
+    from msrun_cli.runtime.context import Device
 
     cfg = Composer("train", None).compose(overrides_of(options))
-    data: DetectionData = build.build_data(cfg.dataset)
+    data: DetectionData = build_data(cfg.dataset)
     # With a cache the data set stays as it is: otherwise copies of one picture would be cached several times.
     times = 1 if options.cache != "none" else -(-options.images // len(data.train.records))
     split = Split("train", tuple(data.train.records) * times, data.train.annotation_file)
     data = replace(data, train=split, val=split)
 
-    batches = build_batches(build, cfg, data, options)
+    task = build_task(cfg, data, Device("CPU", graph=True, sink=False, sink_size=-1, dvpp=False))
+    batches = task.eval_batches(data.val) if options.eval else task.train_batches()
     iterator = endless(batches, evaluation=options.eval)
     rows = 2 * len(batches.rows) if options.cache != "none" else 4
     for _ in range(rows):  # threads start, caches fill
@@ -98,10 +100,6 @@ def overrides_of(options: argparse.Namespace) -> list[str]:
         f"dataset.cache={options.cache}",
         *options.overrides,
     ]
-
-
-def build_batches(build: Any, cfg: Any, data: Any, options: argparse.Namespace) -> Any:
-    return build.build_eval_batches(cfg, data, data.val) if options.eval else build.build_train_batches(cfg, data)
 
 
 def endless(batches: Any, *, evaluation: bool) -> Any:

@@ -2,6 +2,7 @@
 """Time of whole training steps (forward, loss, gradient, clipping, optimizer, moving average) on a constant batch.
 
     python scripts/bench_step.py --model yolov5n --batch-size 8 --image-size 320 [--amp O0] [--mode graph] [--steps 20]
+    python scripts/bench_step.py --model resnet50 --batch-size 16 --image-size 224 [--classes 1000]
 
 The last line is JSON: compile_s, step_ms (median), images_per_s, peak_mib (resident memory of the process).
 """
@@ -24,9 +25,11 @@ def main() -> None:
     import numpy as np
 
     from msrun_cli.config.composer import Composer
-    from msrun_cli.data.records import DetectionData, Split
 
+    cfg = Composer("train", None).compose([f"model={options.model}"])
+    is_detector = cfg.model.task == "detection"
     overrides = [
+        *([] if is_detector else ["dataset=imagefolder", "dataset.root=."]),
         f"model={options.model}",
         f"amp={options.amp}",
         f"batch_size={options.batch_size}",
@@ -35,15 +38,18 @@ def main() -> None:
     cfg = Composer("train", None).compose(overrides)
     ms.set_context(mode=ms.GRAPH_MODE if options.mode == "graph" else ms.PYNATIVE_MODE)
 
-    from msrun_cli import build
+    from msrun_cli.builders.data import build_task
+    from msrun_cli.builders.network import build_network
+    from msrun_cli.builders.training import build_training
+    from msrun_cli.runtime.context import Device
 
-    nothing = Split("train", (), None)
-    names = tuple(f"class {index}" for index in range(options.classes))
-    data = DetectionData(nothing, nothing, names, tuple(range(options.classes)), ())
-    network = build.build_network(cfg, data)
-    step = build.build_training(cfg, data, network, steps_per_epoch=1000).step
+    data = empty_data(options.classes, is_detector)
+    task = build_task(cfg, data, Device("CPU", graph=True, sink=False, sink_size=-1, dvpp=False))
+    network = build_network(cfg, data.class_names)
+    step = build_training(cfg, task, network, steps_per_epoch=1000).step
     step.set_train(True)
-    batch = [ms.Tensor(array) for array in constant_batch(np, options)]
+    targets = boxes(np, options) if is_detector else labels(np, options)
+    batch = [ms.Tensor(array) for array in (images(np, options), targets)]
 
     started = time.perf_counter()
     step(*batch)[0].asnumpy()
@@ -85,16 +91,38 @@ def parse() -> argparse.Namespace:
     return options
 
 
-def constant_batch(np, options: argparse.Namespace):
-    """images uint8 (B, S, S, 3) and targets float32 (B, M, 5)."""
-    rng = np.random.default_rng(0)
-    size, count = options.image_size, options.batch_size
+def empty_data(classes: int, is_detector: bool):
+    """Data that only tells the names of its classes."""
+    from msrun_cli.data.imagefolder import ImageFolderData, LabelledImages
+    from msrun_cli.data.records import DetectionData, Split
+
+    names = tuple(f"class {index}" for index in range(classes))
+    if is_detector:
+        nothing = Split("train", (), None)
+        return DetectionData(nothing, nothing, names, tuple(range(classes)), ())
+    return ImageFolderData(LabelledImages("train"), LabelledImages("val"), names)
+
+
+def images(np, options: argparse.Namespace):
+    """uint8 (B, S, S, 3)."""
+    shape = (options.batch_size, options.image_size, options.image_size, 3)
+    return np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+
+
+def labels(np, options: argparse.Namespace):
+    """int32 (B,)."""
+    return np.random.default_rng(1).integers(options.classes, size=options.batch_size).astype(np.int32)
+
+
+def boxes(np, options: argparse.Namespace):
+    """float32 (B, M, 5)."""
+    rng, count = np.random.default_rng(1), options.batch_size
     targets = np.full((count, options.boxes, 5), -1, np.float32)
     filled = max(1, options.boxes // 4)
     targets[:, :filled, 0] = rng.integers(options.classes, size=(count, filled))
     targets[:, :filled, 1:3] = rng.uniform(0.2, 0.8, (count, filled, 2))
     targets[:, :filled, 3:5] = rng.uniform(0.05, 0.4, (count, filled, 2))
-    return rng.integers(0, 256, (count, size, size, 3), dtype=np.uint8), targets
+    return targets
 
 
 if __name__ == "__main__":

@@ -77,12 +77,21 @@ class _Checker:
         if typing.get_origin(kind) is dict:
             step, _ = schema.split_optional(typing.get_args(kind)[1])
             self.steps(value, step, limit, path)
+        elif typing.get_origin(kind) is list:
+            self.items(value, typing.get_args(kind)[0], limit, path)
         elif is_dataclass(kind):
             self.subsection(value, typing.cast(type, kind), limit, path)
         else:
             wrong = _wrong(value, kind, optional, limit)
             if wrong and not self.follows_fault(node, name):
                 self.report(path, f"{_dotted(path)}={_shown(value)}{self.origins.where(path)}: must be {wrong}.")
+
+    def items(self, value: Any, kind: type, limit: dict[str, Any], path: KeyPath) -> None:
+        items = _container(value)
+        wrong = [item for item in items if _wrong(item, kind, False, limit)] if isinstance(items, list) else [items]
+        if wrong:
+            text = f"{_dotted(path)}={_shown(value)}{self.origins.where(path)}: must be a list, each item "
+            self.report(path, f"{text}{_range_words(kind, False, limit)}.")
 
     def follows_fault(self, node: DictConfig, name: str) -> bool:
         """`${dataset.image_size}` is as wrong as dataset.image_size, which is reported already."""

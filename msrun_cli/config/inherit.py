@@ -18,6 +18,7 @@ from msrun_cli.config.suggest import nearest
 
 # Group on the command line -> section of the configuration. The device is this machine's, not the run's.
 GROUPS = {
+    "task": "task",
     "dataset": "dataset",
     "transforms@eval_transforms": "eval_transforms",
     "model": "model",

@@ -56,29 +56,41 @@ class Step(Target):
 
 
 @dataclass(kw_only=True)
+class Task(Target):
+    """What differs between detection and classification; the model chooses it."""
+
+    name: str = setting(choices=("detection", "classification"))
+
+
+@dataclass(kw_only=True)
 class Dataset:
-    """Keys of the pipeline; every other key is an argument of the reader `_target_`."""
+    """Keys of the pipeline; every other key is an argument of the reader `_target_`. Those that may be absent are for
+    detection alone, see config.rules."""
 
     ARGUMENTS: ClassVar[bool] = True
     _target_: str
     name: str
-    image_size: int = setting(low=64, multiple=32)  # pixels
+    image_size: int = setting(low=32, multiple=32)  # pixels
     workers: int | str = setting(low=1, words=("auto",))  # parallel readers
     prefetch: int = setting(low=1)  # batches
     python_multiprocessing: bool
-    partner_window: int | None = setting(low=8)  # pictures; None = all
-    cache: str = setting(choices=("none", "ram", "disk"))
-    cache_limit_gib: float | None = setting(above=0)  # GiB; None = from what is free
-    reduced_decoding: bool
-    max_boxes: int | None = setting(low=1)  # boxes per image; None = from the data
+    partner_window: int | None = setting(low=8, absent=True)  # pictures; None = all
+    cache: str = setting(choices=("none", "ram", "disk"), absent=True)
+    cache_limit_gib: float | None = setting(above=0, absent=True)  # GiB; None = from what is free
+    reduced_decoding: bool = setting(absent=True)
+    max_boxes: int | None = setting(low=1, absent=True)  # boxes per image; None = from the data
     on_bad_sample: str = setting(choices=("skip", "error"))
     check_images: bool
+    class_gain: float = setting(above=0, absent=True)  # weight of the class term in the loss
+    sgd_lr: float = setting(above=0, absent=True)  # learning rate of optimizer=sgd
 
 
 @dataclass(kw_only=True)
 class Model:
     name: str
-    task: str = setting(choices=("detection",))
+    task: str = setting(choices=("detection", "classification"))
+    image_size: int = setting(low=32, multiple=32, absent=True)  # pixels it is made for
+    eval_resize: int | None = setting(low=1, absent=True)  # pixels of the short side in an evaluation
     network: Target = setting(package="msrun_cli.models")
 
 
@@ -108,19 +120,22 @@ class Device:
     jit_level: str | None = setting(choices=("O0", "O1", "O2"))
     deterministic: bool
     save_graphs: bool
-    dvpp: bool
+    dvpp: bool  # an Ascend decodes and resizes images
     sink: str = setting(choices=("auto", "on", "off"))
     sink_size: int = setting(low=-1)  # steps; -1 = a whole epoch
 
 
 @dataclass(kw_only=True)
 class Schedule:
-    decay: str = setting(choices=("linear", "cosine"))
+    decay: str = setting(choices=("linear", "cosine", "step", "one_cycle"))
     step: str = setting(choices=("epoch", "update"))  # how often the decay goes down
+    milestones: list[float] = setting(above=0, high=1, absent=True)  # fractions of the run, for decay=step
+    gamma: float = setting(above=0, high=1, absent=True)  # factor at each milestone, for decay=step
+    start_factor: float = setting(low=0, high=1, absent=True)  # first learning rate / lr, for decay=one_cycle
     final_factor: float = setting(low=0, high=1)  # learning rate at the end / lr
     warmup_epochs: float | None = setting(low=0)  # epochs; None = min(3, epochs / 5)
-    warmup_bias_lr: float = setting(low=0)
-    warmup_momentum: float = setting(low=0, high=1)
+    warmup_bias_lr: float | None = setting(low=0)  # None = that of the weights
+    warmup_momentum: float | None = setting(low=0, high=1)  # None = constant
 
 
 @dataclass(kw_only=True)
@@ -137,7 +152,7 @@ class Checkpoint:
     keep_last: int = setting(low=1)  # files
     keep_best: int = setting(low=0)  # files
     async_: bool  # key: async
-    monitor: str = setting(choices=("map50_95", "map50", "map75"))
+    monitor: str | None = setting(choices=("map50_95", "map50", "map75", "top1", "top5", "mean_class_accuracy"))
 
 
 @dataclass(kw_only=True)
@@ -148,6 +163,7 @@ class Logger:
 
 @dataclass(kw_only=True)
 class TrainConfig:
+    task: Task = setting(package="msrun_cli.vision")
     dataset: Dataset = setting(package="msrun_cli.data", complete=True)
     train_transforms: dict[str, Step | None] = setting(package="msrun_cli.transforms", complete=True)
     eval_transforms: dict[str, Step | None] = setting(package="msrun_cli.transforms", complete=True)
@@ -165,7 +181,7 @@ class TrainConfig:
     logger: Logger
     epochs: int = setting(low=1)
     batch_size: int = setting(low=1)  # images per device and step
-    image_size: int = setting(low=64, multiple=32)  # pixels
+    image_size: int = setting(low=32, multiple=32)  # pixels
     seed: int = setting(low=0, high=2**32 - 1)
     weights: str | None = setting(path=True)
     resume: str | None = setting(path=True)
@@ -180,6 +196,7 @@ class TrainConfig:
 
 @dataclass(kw_only=True)
 class EvalConfig:
+    task: Task = setting(package="msrun_cli.vision")
     dataset: Dataset = setting(package="msrun_cli.data", complete=True)
     eval_transforms: dict[str, Step | None] = setting(package="msrun_cli.transforms", complete=True)
     model: Model
@@ -190,7 +207,7 @@ class EvalConfig:
     weights: str | None = setting(path=True)
     split: str = setting(choices=("val", "train"))
     batch_size: int = setting(low=1)  # images per step
-    image_size: int = setting(low=64, multiple=32)  # pixels
+    image_size: int = setting(low=32, multiple=32)  # pixels
     seed: int = setting(low=0, high=2**32 - 1)
     output_dir: str = setting(path=True)
     name: str
@@ -198,11 +215,12 @@ class EvalConfig:
 
 @dataclass(kw_only=True)
 class CheckDataConfig:
+    task: Task = setting(package="msrun_cli.vision")
     dataset: Dataset = setting(package="msrun_cli.data", complete=True)
     model: Model
     folder: str | None = setting(path=True)
     batch_size: int = setting(low=1)  # images
-    image_size: int = setting(low=64, multiple=32)  # pixels
+    image_size: int = setting(low=32, multiple=32)  # pixels
     save: str | None = setting(path=True)
     json: bool
     strict: bool

@@ -102,15 +102,17 @@ class GuardedReading:
         self.bad = bad if bad is not None and bad.skip else None
         self._told = None if self.bad is None else self.bad.told(records)
 
-    def first_readable(self, indices: Iterable[int]) -> tuple[int, Any]:
+    def first_readable(self, indices: Iterable[int], read: Callable[[int], Any] | None = None) -> tuple[int, Any]:
         """The first of the indices whose image can be read, and its sample.
 
+        read: instead of the one for all, where reading depends on more than the index
         Raises DataError under "error" for the first one, and under "skip" when none of them can be read.
         """
         failed: DataError | None = None
+        read = read or self.read
         for index in indices:
             try:
-                return index, self.read(index)
+                return index, read(index)
             except DataError as error:
                 if self.bad is None:
                     raise

@@ -26,12 +26,20 @@ class BatchRows:
     """Row k: the samples `indices_of(k)`, one row of each array per sample.
 
     count: rows per epoch. Row numbers go on over the epochs: row k of epoch e is e * count + k.
+    finish: (row number, columns) -> columns, for what needs the whole batch
     """
 
-    def __init__(self, samples: Samples, indices_of: Callable[[int], np.ndarray], count: int) -> None:
+    def __init__(
+        self,
+        samples: Samples,
+        indices_of: Callable[[int], np.ndarray],
+        count: int,
+        finish: Callable[[int, Columns], Columns] | None = None,
+    ) -> None:
         self.samples = samples
         self.indices_of = indices_of
         self.count = count
+        self.finish = finish
 
     def __len__(self) -> int:
         return self.count
@@ -41,7 +49,10 @@ class BatchRows:
         batch = self.samples.blank(len(indices))
         for place, index in enumerate(indices):
             self.samples.write(index, batch, place)
-        return batch
+        return self._finished(int(row), batch)
+
+    def _finished(self, row: int, batch: Columns) -> Columns:
+        return batch if self.finish is None else self.finish(row, batch)
 
 
 class ReadAheadRows(BatchRows):
@@ -53,7 +64,7 @@ class ReadAheadRows(BatchRows):
     """
 
     def __init__(self, rows: BatchRows, workers: int, batch_size: int) -> None:
-        super().__init__(rows.samples, rows.indices_of, rows.count)
+        super().__init__(rows.samples, rows.indices_of, rows.count, rows.finish)
         self.end: int | None = rows.count
         self._workers = workers
         # One row ahead keeps the threads busy while a finished one is handed over; a row may be too small for all.
@@ -73,7 +84,7 @@ class ReadAheadRows(BatchRows):
             batch, futures = self._pending.pop(row)
         for future in futures:
             future.result()
-        return batch
+        return self._finished(row, batch)
 
     def _submit(self, row: int) -> tuple[Columns, list[Future[None]]]:
         if self._pool is None:

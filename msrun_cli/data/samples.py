@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import cv2
@@ -14,6 +14,7 @@ import numpy as np
 from msrun_cli.common.errors import DataError
 from msrun_cli.data.bad_samples import BadSamples, GuardedReading
 from msrun_cli.data.pictures import Pictures
+from msrun_cli.data.records import Record
 from msrun_cli.data.rows import Columns
 from msrun_cli.transforms.chain import Chain
 from msrun_cli.transforms.sample import Context, Sample
@@ -25,6 +26,13 @@ _SHUFFLE = 2**32 - 1
 def epoch_order(seed: int, epoch: int, count: int) -> np.ndarray:
     """int64 (count,): the record at each position of an epoch."""
     return np.random.default_rng([seed, epoch, _SHUFFLE]).permutation(count)
+
+
+def files_of_batch(records: Sequence[Record], seed: int, batch_size: int, number: int) -> list[str]:
+    """Paths of the records at the places of the training's batch `number`, counted from 1 over all epochs."""
+    epoch, step = divmod(number - 1, len(records) // batch_size)
+    order = epoch_order(seed, epoch, len(records))[step * batch_size :]
+    return [records[index].image_path for index in order[:batch_size].tolist()]
 
 
 class TrainSamples:

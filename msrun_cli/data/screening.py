@@ -8,11 +8,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
 from msrun_cli.common.files import atomic_path, cache_dir
 from msrun_cli.data.bad_samples import BadSamples
+from msrun_cli.data.imagefolder import ImageFolderData, LabelledImages
 from msrun_cli.data.record_table import RecordTable
 from msrun_cli.data.records import BadSample, DetectionData, Record, Split
 from msrun_cli.data.scan import ImageFault, scan_images
@@ -23,27 +25,28 @@ SCAN_VERSION = 1
 _WORTH_A_WORD = 2000  # images
 
 log = logging.getLogger("msrun")
+Data = TypeVar("Data", DetectionData, ImageFolderData)
 
 
-def screen(
-    data: DetectionData, bad: BadSamples, *, check_images: bool, splits: Sequence[str] = ("train", "val")
-) -> DetectionData:
+def screen(data: Data, bad: BadSamples, *, check_images: bool, splits: Sequence[str] = ("train", "val")) -> Data:
     """The data without bad samples, with sentences on them in its notes, and with the policy for training.
 
     check_images: look at every image file first; images that passed and did not change are not opened again
     splits: those that will be used; the others are left as they are
     Raises DataError as `BadSamples.judge` does.
     """
-    chosen = {name: split for name, split in (("train", data.train), ("val", data.val)) if name in splits}
+    chosen: dict[str, Any] = {
+        name: split for name, split in (("train", data.train), ("val", data.val)) if name in splits
+    }
     found: dict[str, Sequence[BadSample]] = {}
-    kept: dict[str, Split] = {}
+    kept: dict[str, Any] = {}
     for name, split in chosen.items():
-        if name == "val" and "train" in chosen and split.records is data.train.records:
-            kept[name] = replace(split, records=kept["train"].records)  # there is no val split: said, not checked twice
+        if name == "val" and "train" in chosen and _same_files(split, data.train):
+            kept[name] = replace(kept["train"], name=name)  # there is no val split: said, not checked twice
             continue
         faults = scan_new_images(split.records) if check_images else []
         found[name] = [*split.faults, *(BadSample(fault.path, fault.reason) for fault in faults)]
-        kept[name] = replace(split, records=_without(split.records, faults), faults=())
+        kept[name] = _without(split, faults)
     totals = {name: len(chosen[name].records) + len(chosen[name].faults) for name in found}
     notes = bad.judge(found, totals)
     return replace(data, **kept, notes=(*data.notes, *notes), bad_samples=bad)
@@ -119,11 +122,22 @@ def _store(path: Path, states: np.ndarray) -> None:
         )
 
 
-def _without(records: Sequence[Record], faults: list[ImageFault]) -> Sequence[Record]:
+def _same_files(split: Split | LabelledImages, other: Split | LabelledImages) -> bool:
+    if isinstance(split, LabelledImages):
+        return isinstance(other, LabelledImages) and split.paths is other.paths
+    return split.records is other.records
+
+
+def _without(split: Any, faults: list[ImageFault]) -> Any:
+    """The split (of either kind) without these records and without the faults of its reader."""
     if not faults:
-        return records
+        return replace(split, faults=())
     bad = {fault.index for fault in faults}
-    return _chosen(records, np.array([index for index in range(len(records)) if index not in bad], np.int64))
+    good = np.array([index for index in range(len(split.records)) if index not in bad], np.int64)
+    if isinstance(split, LabelledImages):
+        paths = tuple(split.paths[index] for index in good.tolist())
+        return replace(split, paths=paths, labels=split.labels[good], faults=())
+    return replace(split, records=_chosen(split.records, good), faults=())
 
 
 def _chosen(records: Sequence[Record], indices: np.ndarray) -> Sequence[Record]:

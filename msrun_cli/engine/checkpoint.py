@@ -98,17 +98,24 @@ def _cannot_write(path: Path, error: Exception) -> CheckpointError:
 def read_checkpoint(path: Path) -> Checkpoint:
     """Raises CheckpointError when the file is missing, damaged, or holds no state to go on from."""
     arrays = read_mindspore_checkpoint(path)
-    packed = arrays.pop(_STATE, None)
-    try:
-        state = json.loads(packed.tobytes()) if packed is not None else None
-    except ValueError:
-        state = None
-    if not isinstance(state, dict):
+    state = state_among(arrays)
+    arrays.pop(_STATE, None)
+    if state is None:
         raise CheckpointError(
             f"{path} holds weights but no state of a training. To start a new training from its weights, use "
             f"weights={path}."
         )
     return Checkpoint(path, arrays, state)
+
+
+def state_among(arrays: Mapping[str, np.ndarray]) -> dict[str, Any] | None:
+    """The state that save_checkpoint put among the arrays of a file; None where there is none."""
+    packed = arrays.get(_STATE)
+    try:
+        state = json.loads(packed.tobytes()) if packed is not None else None
+    except ValueError:
+        state = None
+    return state if isinstance(state, dict) else None
 
 
 def newest_complete(path: Path) -> Checkpoint:

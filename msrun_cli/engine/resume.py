@@ -45,6 +45,6 @@ def _compare(checkpoint: Checkpoint, saved: Mapping[str, Any], facts: Mapping[st
     if saved.get("data") != facts["data"]:
         raise CheckpointError(
             f"{checkpoint.path} was trained on other data: {saved.get('images')} training images then, "
-            f"{facts['images']} now, or other boxes in them. A run goes on with its own dataset only; to train on "
+            f"{facts['images']} now, or other labels. A run goes on with its own dataset only; to train on "
             "changed data from these weights, use weights=... instead of resume."
         )

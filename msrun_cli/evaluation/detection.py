@@ -39,6 +39,11 @@ class DetectionResult:
     nms_s: float
     score_s: float
 
+    @property
+    def images_per_s(self) -> float:
+        """Of the network and NMS."""
+        return self.images / (self.predict_s + self.nms_s)
+
 
 class DetectionEvaluator:
     """COCO evaluation of a detector.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -33,7 +34,9 @@ def assign_weights(
 ) -> LoadReport:
     """Set every parameter of `network` from `arrays`, whose names may be MindSpore's or PyTorch's.
 
-    A parameter under one of the `head` prefixes may differ in shape and is then left fresh.
+    A parameter under one of the `head` prefixes may differ in shape and is then left fresh. A prefix that every name of
+    the file has (`module.` of nn.DataParallel, `model.`) is taken off where the names do not fit otherwise; a network
+    that wraps another one names the wrapped one's prefix in `weight_prefix`.
 
     Raises:
         CheckpointError: a parameter outside the head is missing in the file or has another shape there.
@@ -42,6 +45,7 @@ def assign_weights(
     chosen: dict[str, np.ndarray] = {}
     fresh, missing, different = [], [], []
     parameters = dict(network.parameters_and_names())
+    arrays = _fitting_names(list(parameters), arrays, getattr(network, "weight_prefix", ""))
     for name, parameter in parameters.items():
         key = _find(name, arrays)
         in_head = any(name.startswith(prefix) for prefix in head)
@@ -58,6 +62,30 @@ def assign_weights(
     for name, array in chosen.items():
         parameters[name].set_data(Tensor(np.ascontiguousarray(array), dtype=parameters[name].dtype))
     return LoadReport(tuple(chosen), tuple(fresh))
+
+
+def _fitting_names(
+    parameters: Sequence[str], arrays: Mapping[str, np.ndarray], wrapper: str
+) -> Mapping[str, np.ndarray]:
+    """The arrays under the names, of those with and without prefixes, that fit most parameters."""
+    best, most = arrays, _count_found(parameters, arrays)
+    prefix = _common_prefix(list(arrays))
+    for taken, added in ((prefix, ""), ("", wrapper), (prefix, wrapper)):
+        renamed = {added + name[len(taken) :]: array for name, array in arrays.items()}
+        count = _count_found(parameters, renamed)
+        if count > most:
+            best, most = renamed, count
+    return best
+
+
+def _count_found(parameters: Sequence[str], arrays: Mapping[str, np.ndarray]) -> int:
+    return sum(_find(name, arrays) is not None for name in parameters)
+
+
+def _common_prefix(names: Sequence[str]) -> str:
+    """The leading parts, up to a dot, that all names share; empty when there are none."""
+    shared = os.path.commonprefix(list(names))
+    return shared[: shared.rfind(".") + 1]
 
 
 def _find(name: str, arrays: Mapping[str, np.ndarray]) -> str | None:

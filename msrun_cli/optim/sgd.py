@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from mindspore import Parameter, ParameterTuple, nn, ops
 
+from msrun_cli.optim.parameter_groups import split_groups
+
 _update = ops.MultitypeFuncGraph("sgd_update")
 
 
@@ -76,17 +78,3 @@ class SGD(nn.Cell):
             gradients[start:stop],
             self.velocities[start:stop],
         )
-
-
-def split_groups(params: Iterable[Parameter]) -> tuple[list[Parameter], list[Parameter], list[Parameter]]:
-    """(weights, norms, biases): by name and shape; no weight decay on norms and biases."""
-    weights, norms, biases = [], [], []
-    for parameter in params:
-        last = parameter.name.rpartition(".")[2]
-        if last in ("beta", "bias"):
-            biases.append(parameter)
-        elif len(parameter.shape) > 1:
-            weights.append(parameter)
-        else:
-            norms.append(parameter)
-    return weights, norms, biases

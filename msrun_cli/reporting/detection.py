@@ -16,8 +16,6 @@ from msrun_cli.reporting.tables import per_class_table
 class DetectionReport:
     """Pictures of a detection run, written into `folder`."""
 
-    metric_names = ("map50_95", "map50", "map75")
-
     def __init__(self, class_names: tuple[str, ...], folder: Path) -> None:
         self.class_names = class_names
         self.folder = folder
@@ -34,10 +32,11 @@ class DetectionReport:
         draw_predictions(split.records, result.detections, self.class_names, path)
         return path
 
-    def save(self, split: Split, data: DetectionData, result: Any, path: Path) -> Path:
-        """All detections as a COCO result file, with the ids of the annotation file."""
+    def save(self, split: Split, data: DetectionData, result: Any, folder: Path) -> list[Path]:
+        """detections.json: all detections as a COCO result file, with the ids of the annotation file."""
+        path = folder / "detections.json"
         save_detections(path, result.detections, split, data)
-        return path
+        return [path]
 
     def table(self, result: Any) -> Any:
         return per_class_table(result)

@@ -24,12 +24,14 @@ class Device:
     target: "CPU", "Ascend" or "GPU", as MindSpore names it.
     graph: graph mode (else PyNative).
     sink: whether the dataset is sunk to the device; sink_size: steps per sink, -1 = a whole epoch.
+    dvpp: whether the device decodes and resizes images.
     """
 
     target: str
     graph: bool
     sink: bool
     sink_size: int
+    dvpp: bool
 
 
 def start_device(
@@ -39,9 +41,9 @@ def start_device(
     jit_level: str | None,
     deterministic: bool,
     save_graphs: bool,
-    dvpp: bool,
     sink: str,
     sink_size: int,
+    dvpp: bool,
     amp_level: str,
     amp_dtype: str,
     seed: int,
@@ -80,15 +82,17 @@ def start_device(
         log.warning("%s", line)
     if name == "CPU":
         log.info("%s", onednn_sentence())
-    return Device(name, graph, sink=sink != "off" and name != "CPU" and graph, sink_size=sink_size)
+    return Device(
+        name, graph, sink=sink != "off" and name != "CPU" and graph, sink_size=sink_size, dvpp=dvpp and name == "Ascend"
+    )
 
 
 def _remarks(
     name: str, graph: bool, jit_level: str | None, save_graphs: bool, dvpp: bool, sink: str, amp_level: str
 ) -> list[str]:
     remarks = []
-    if dvpp:
-        remarks.append("device.dvpp=true: pictures for detection are decoded and transformed on the CPU all the same")
+    if dvpp and name != "Ascend":
+        remarks.append(f"device.dvpp=true has no effect on a {name}: the CPU decodes and resizes images")
     if sink == "on" and name == "CPU":
         remarks.append("device.sink=on: MindSpore does not sink data on a CPU; batches are fed one by one instead")
     elif sink == "on" and not graph:

@@ -7,7 +7,7 @@ import json
 import logging
 import sys
 
-from msrun_cli import build
+from msrun_cli.builders.checked_data import build_check_options, build_checked_data
 from msrun_cli.common.errors import DataError, DataWarning
 from msrun_cli.config.schema import CheckDataConfig
 from msrun_cli.data.doctor.examination import Examination, examine
@@ -25,8 +25,8 @@ def check_data(cfg: CheckDataConfig) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # names of files and classes may not fit the terminal's encoding
         sys.stdout.reconfigure(errors="backslashreplace")
     _log_to_stderr()
-    data, refusal = build.build_checked_data(cfg)
-    options = build.build_check_options(cfg)
+    data, refusal = build_checked_data(cfg)
+    options = build_check_options(cfg)
     with progress_display() as stage:
         examination = examine(data, refusal, options, stage)
     about = {

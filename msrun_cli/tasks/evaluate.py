@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 
-from msrun_cli import build
+from msrun_cli.builders.data import build_data, build_task
+from msrun_cli.builders.device import build_device
+from msrun_cli.builders.network import build_network, check_class_names, load_weights
+from msrun_cli.builders.training import build_evaluation
 from msrun_cli.common.errors import ConfigError
 from msrun_cli.config.schema import EvalConfig
 from msrun_cli.runtime.log import console
@@ -14,30 +17,30 @@ log = logging.getLogger("msrun")
 
 
 def evaluate(cfg: EvalConfig) -> float:
-    """Evaluate a checkpoint or foreign weights on a split; returns the objective (map50_95)."""
+    """Evaluate a checkpoint or foreign weights on a split; returns the objective (map50_95 or top1)."""
     path = cfg.checkpoint or cfg.weights
     if path is None:
         raise ConfigError("Nothing to evaluate: give checkpoint=FILE (of a run) or weights=FILE with model=NAME.")
     run = start_run(cfg)
-    build.build_device(cfg, run)
+    device = build_device(cfg, run)
 
-    data = build.build_data(cfg.dataset, run.bad_samples_csv, splits=(cfg.split,))
+    data = build_data(cfg.dataset, run.bad_samples_csv, splits=(cfg.split,))
     for note in data.notes:
         log.info("%s", note)
     split = data.val if cfg.split == "val" else data.train
+    task = build_task(cfg, data, device)
 
-    network = build.build_network(cfg, data)
-    log.info("%s: %s", path, build.load_weights(network, path, strict=True))
+    network = build_network(cfg, data.class_names)
+    log.info("%s: %s", path, load_weights(network, path, strict=True))
+    check_class_names(path, data.class_names)
 
-    result = build.build_evaluation(cfg, data, split, network)()
-    report = build.build_report(cfg, data, run)
+    result = build_evaluation(cfg, task, split, network)()
+    report = task.report(run.plots)
     console.print(report.table(result))
     metrics = {name: float(value) for name, value in result.metrics.items()}
-    seconds = result.predict_s + result.nms_s
-    run.write_result(
-        {"objective": metrics["map50_95"], **metrics, "images": result.images, "images_per_s": result.images / seconds}
-    )
+    objective = metrics[task.objective]
+    run.write_result({"objective": objective, **metrics, "images": result.images, "images_per_s": result.images_per_s})
     log.info("%s", "  ".join(f"{name} {value:.4f}" for name, value in metrics.items()))
-    log.info("detections: %s", report.save(split, data, result, run.root / "detections.json"))
+    log.info("results: %s", ", ".join(str(path) for path in report.save(split, data, result, run.root)))
     log.info("predictions: %s", report.predictions(split, result))
-    return metrics["map50_95"]
+    return objective

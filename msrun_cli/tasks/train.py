@@ -9,7 +9,11 @@ from typing import Any
 
 from mindspore.train import Model
 
-from msrun_cli import build
+from msrun_cli.builders.callbacks import build_callbacks, build_diagnosis
+from msrun_cli.builders.data import build_data, build_task
+from msrun_cli.builders.device import build_device
+from msrun_cli.builders.network import build_network, load_weights, read_resumed
+from msrun_cli.builders.training import build_evaluation, build_training
 from msrun_cli.common.errors import Interrupted
 from msrun_cli.config.schema import TrainConfig
 from msrun_cli.engine.callbacks.state import TrainState
@@ -26,44 +30,45 @@ log = logging.getLogger("msrun")
 def train(cfg: TrainConfig) -> float:
     """Train, evaluate and leave a run folder; returns the objective (the best monitored metric)."""
     run = start_run(cfg)
-    device = build.build_device(cfg, run)
+    device = build_device(cfg, run)
 
     # data
-    data = build.build_data(cfg.dataset, run.bad_samples_csv)
+    data = build_data(cfg.dataset, run.bad_samples_csv)
     for note in data.notes:
         log.info("%s", note)
-    preview = build.build_preview(cfg, data)
-    report = build.build_report(cfg, data, run)
+    task = build_task(cfg, data, device)
+    preview = task.preview()
+    report = task.report(run.plots)
     first = next(preview.create_dict_iterator(num_epochs=1, output_numpy=True))
     log.info("first training batch: %s", report.first_batch(first))
 
     # where to start
     state = TrainState(cfg.epochs, preview.get_dataset_size(), cfg.batch_size)
-    facts = build.data_facts(data)
-    resumed = build.read_resumed(cfg)
+    facts = task.facts()
+    resumed = read_resumed(cfg)
     start = (0, 0) if resumed is None else go_on(resumed, state, facts)
     goal = min(state.total_steps, cfg.max_steps or state.total_steps)
     if state.step >= goal and state.evaluated_step == state.step:
         return _nothing_left(run, state)
-    batches = build.build_train_batches(cfg, data, start)
+    batches = task.train_batches(start)
 
     # network
-    network = build.build_network(cfg, data)
+    network = build_network(cfg, data.class_names)
     size = sum(parameter.size for parameter in network.trainable_params())
     log.info("%s with %d classes: %s parameters", cfg.model.name, len(data.class_names), f"{size:,}".replace(",", " "))
     if cfg.weights is not None and resumed is None:
-        log.info("weights %s: %s", cfg.weights, build.load_weights(network, cfg.weights, strict=False))
+        log.info("weights %s: %s", cfg.weights, load_weights(network, cfg.weights, strict=False))
 
     # train step: loss, precision, loss scale, optimizer, schedule, average
-    training = build.build_training(cfg, data, network, state.steps_per_epoch)
+    training = build_training(cfg, task, network, state.steps_per_epoch)
     if resumed is not None:
         assign_all(resumed, training.parameters)
         log.info("going on from %s: step %d, epoch %d", resumed.path, state.step, start[0] + 1)
-    evaluate = build.build_evaluation(cfg, data, data.val, training.eval_network, training.refresh)
+    evaluate = build_evaluation(cfg, task, data.val, training.eval_network, training.refresh)
 
     # run
-    diagnose = build.build_diagnosis(cfg, run, data, network, training.step)
-    callbacks = build.build_callbacks(cfg, run, state, training, evaluate, device, data, facts, diagnose)
+    diagnose = build_diagnosis(run, task, network, training.step)
+    callbacks = build_callbacks(cfg, run, state, task, training, evaluate, device, facts, diagnose)
     log.info(
         "training: %d epochs of %d steps, batch %d, %d px, amp %s, loss scale %s; run folder %s",
         cfg.epochs, state.steps_per_epoch, cfg.batch_size, cfg.image_size, cfg.amp.level, cfg.loss_scale.type, run.root,

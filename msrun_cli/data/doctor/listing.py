@@ -18,15 +18,25 @@ _SPLITS = {"train": ("train", "training"), "val": ("val", "valid", "validation",
 _OTHER_SUFFIXES = frozenset({".gif", ".heic", ".heif", ".avif", ".jfif", ".jpe", ".jxl", ".jp2"})
 
 
-def read_class_folders(root: str) -> CheckedData:
+def read_class_folders(root: str, train: str | None = None, val: str | None = None) -> CheckedData:
     """`root` with train/ and val/ (also valid, validation, test), in each one folder per class.
 
-    Files of any kind count, so that what is no image is found; hidden ones do not. Raises DataError without train/.
+    train, val: other names of these folders
+    Files of any kind count, so that what is no image is found; hidden ones do not. Raises DataError without train/ or a
+    named val.
     """
-    found = {name: _split_folder(Path(root), names) for name, names in _SPLITS.items()}
+    named = {"train": train, "val": val}
+    found = {
+        name: _split_folder(Path(root), usual if named[name] is None else (named[name],))
+        for name, usual in _SPLITS.items()
+    }
     if found["train"] is None:
-        raise DataError(f"folder={root} has no folder train. It should hold train/CLASS/*.jpg and val/CLASS/*.jpg.")
+        raise DataError(
+            f"{root} has no folder {train or 'train'}. It should hold train/CLASS/*.jpg and val/CLASS/*.jpg."
+        )
     folders = {name: _class_folders(folder) if folder else [] for name, folder in found.items()}
+    if val is not None and found["val"] is None:
+        raise DataError(f"{root} has no folder {val} (dataset.val).")
     class_names = tuple(sorted({folder.name for name in folders for folder in folders[name]}))
     if not class_names:
         raise DataError(f"{found['train']} has no folders: it should hold one for each class.")

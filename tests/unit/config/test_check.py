@@ -39,7 +39,7 @@ def errors(result) -> list[str]:
         ("clip_norm=nan", ["clip_norm=nan", "a number"]),
         ("name=3", ["name=3", "a text"]),
         ("ema.enabled=yes", ["ema.enabled=yes", "true or false"]),
-        ("image_size=100", ["image_size=100", "multiple of 32 and at least 64"]),
+        ("image_size=100", ["image_size=100", "multiple of 32 and at least 32"]),
         ("amp.level=O9", ["amp.level=O9", "O0, O1, O2, O3"]),
         ("checkpoint.monitor=map_50", ["map50_95", 'did you mean "map50"']),
         ("device.sink=maybe", ["auto, on, off"]),

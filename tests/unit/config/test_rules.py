@@ -17,6 +17,12 @@ def nested(**values: Any) -> dict[str, Any]:
     return config
 
 
+STEP = {"decay": "step", "milestones": [0.3, 0.6], "gamma": 0.1, "warmup_epochs": None}
+RESNET = {"name": "resnet18", "task": "classification"}
+CLASSIFY = {"name": "classification"}
+FOLDERS = {"name": "imagefolder", "_target_": "msrun_cli.data.imagefolder.read_imagefolder"}
+
+
 @pytest.mark.parametrize(
     ("config", "word"),
     [
@@ -30,6 +36,28 @@ def nested(**values: Any) -> dict[str, Any]:
         (nested(checkpoint="a", weights="b"), "Remove one"),
         (nested(device__sink_size=0), "device.sink_size=0"),
         (nested(eval_transforms={"a": {"until_epoch": -1}, "b": None}), "eval_transforms.a.until_epoch"),
+        (nested(schedule__warmup_epochs=9.0, epochs=5), "not shorter than epochs=5"),
+        (nested(schedule=STEP | {"warmup_epochs": 4.0}, epochs=10), "beyond the first milestone"),
+        (nested(schedule=STEP | {"milestones": [0.6, 0.3]}, epochs=10), "growing fractions"),
+        (nested(schedule=STEP | {"milestones": []}, epochs=10), "growing fractions"),
+        (nested(schedule={"decay": "step", "warmup_epochs": None}, epochs=10), "schedule=step"),
+        (nested(schedule={"decay": "one_cycle"}), "schedule.start_factor"),
+        (nested(model__name="resnet18", model__task="classification", task__name="detection"), "the model chooses it"),
+        (
+            nested(
+                dataset={"name": "shapes", "_target_": "msrun_cli.data.shapes.read_shapes"}, model=RESNET, evaluator={}
+            ),
+            "dataset=imagefolder",
+        ),
+        (nested(dataset=FOLDERS | {"cache": "ram", "max_boxes": None}), "dataset.cache, dataset.max_boxes"),
+        (nested(loss___target_="msrun_cli.losses.yolov5.YOLOv5Loss", task__name="classification"), "loss"),
+        (nested(evaluator___target_="msrun_cli.evaluation.classification.X", task__name="detection"), "evaluator"),
+        (
+            nested(train_transforms={"a": None, "b": {"_target_": "msrun_cli.transforms.flip.X"}}, task=CLASSIFY),
+            "train_transforms.b",
+        ),
+        (nested(checkpoint={"monitor": "map50"}, task=CLASSIFY), "top1, top5"),
+        (nested(image_size=32, model__name="yolov5n", model__task="detection"), "at least 64"),
     ],
 )
 def test_violations(config: dict[str, Any], word: str) -> None:

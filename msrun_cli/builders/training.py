@@ -1,0 +1,134 @@
+"""The train step with all that is around the network, and the evaluation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from mindspore import nn
+
+from msrun_cli.builders.data import Task
+from msrun_cli.builders.network import build_network
+from msrun_cli.builders.nodes import instantiate, optional
+from msrun_cli.config.rules import default_warmup_epochs
+from msrun_cli.config.schema import EvalConfig, TrainConfig
+from msrun_cli.engine.amp import apply_amp
+from msrun_cli.engine.checkpoint import AVERAGE_PREFIX, training_parameters
+from msrun_cli.engine.loss_scale import make_loss_scale
+from msrun_cli.engine.predictor import Predictor
+from msrun_cli.engine.train_step import TrainStep
+from msrun_cli.optim.ema import ExponentialMovingAverage, NoAverage, copy_parameters
+from msrun_cli.optim.schedule import OneCycle, WarmupDecay
+
+
+@dataclass(frozen=True)
+class Training:
+    """step: the cell that Model.train drives; eval_network: what is evaluated, after `refresh` has brought it up to
+    date; parameters: what a checkpoint holds.
+    """
+
+    step: TrainStep
+    eval_network: nn.Cell
+    refresh: Callable[[], None]
+    parameters: list[Any]
+    term_names: tuple[str, ...]
+
+
+def build_training(cfg: TrainConfig, task: Task, network: nn.Cell, steps_per_epoch: int) -> Training:
+    """Loss, optimizer, schedule, loss scale and average around the network: the train step."""
+    accumulate = accumulated_batches(cfg)
+    # A network of its own for evaluation: the one in training stays in training mode, compiled once.
+    eval_network = build_network(cfg, task.data.class_names)
+    eval_network.update_parameters_name(AVERAGE_PREFIX)
+    average: nn.Cell = NoAverage()
+    if cfg.ema.enabled:
+        average = ExponentialMovingAverage(network, eval_network, cfg.ema.decay, cfg.ema.tau)
+    # arguments as a call of its own: they are objects, not configuration
+    loss = instantiate(cfg.loss, _partial_=True, _convert_="all")(**task.loss_arguments(network, accumulate))
+    # not through _convert_: the parameters are objects, not configuration
+    optimizer = instantiate(cfg.optimizer, _partial_=True)(params=network.trainable_params())
+    if cfg.nbs is not None:
+        optimizer.weight_decay *= cfg.batch_size * accumulate / cfg.nbs
+    scale = cfg.loss_scale
+    step = TrainStep(
+        apply_amp(network, cfg.amp.level, cfg.amp.dtype),
+        loss,
+        optimizer,
+        _build_schedule(cfg, optimizer, steps_per_epoch, accumulate),
+        make_loss_scale(scale.type, scale.value, scale.factor, scale.window),
+        average,
+        clip_norm=cfg.clip_norm,
+        accumulate=accumulate,
+    )
+    if cfg.ema.enabled:
+        return Training(step, eval_network, _nothing, training_parameters(network, eval_network, step), loss.term_names)
+    refresh = partial(copy_parameters, network, eval_network)
+    return Training(step, eval_network, refresh, training_parameters(network, step), loss.term_names)
+
+
+def accumulated_batches(cfg: TrainConfig) -> int:
+    """Batches per update: as set, or from the nominal batch size."""
+    if cfg.accumulate is not None:
+        return cfg.accumulate
+    return max(1, round((cfg.nbs or cfg.batch_size) / cfg.batch_size))
+
+
+def _nothing() -> None:
+    """The average is always up to date."""
+
+
+def build_evaluation(
+    cfg: TrainConfig | EvalConfig,
+    task: Task,
+    split: Any,
+    network: nn.Cell,
+    refresh: Callable[[], None] = _nothing,
+) -> Callable[[], Any]:
+    """A function that calls `refresh`, evaluates the network as it is then and returns the evaluator's result."""
+    evaluator = instantiate(cfg.evaluator, _convert_="all")
+    decoder = task.decoder(network)
+    predict = Predictor(apply_amp(network, cfg.amp.level, cfg.amp.dtype), decoder, cfg.batch_size)
+
+    def evaluate() -> Any:
+        refresh()
+        batches = task.eval_batches(split).create_dict_iterator(num_epochs=1, output_numpy=True)
+        result = evaluator(predict, batches, split, task.data)
+        if task.data.bad_samples is not None:
+            task.data.bad_samples.say()
+        return result
+
+    return evaluate
+
+
+def _build_schedule(cfg: TrainConfig, optimizer: nn.Cell, steps_per_epoch: int, accumulate: int) -> nn.Cell:
+    """Epochs of the configuration become updates; a run cut by max_steps decays within its steps."""
+    schedule = cfg.schedule
+    steps = cfg.epochs * steps_per_epoch
+    if cfg.max_steps is not None:
+        steps = min(steps, cfg.max_steps)
+    total = max(1, steps // accumulate)
+    warmup_epochs = schedule.warmup_epochs
+    if warmup_epochs is None:
+        # a run that max_steps cuts short warms up in the same part of what is left
+        warmup_epochs = default_warmup_epochs(total * accumulate / steps_per_epoch, schedule.decay)
+    common = {
+        "lr": optimizer.lr,
+        "momentum": optimizer.momentum,
+        "total_updates": total,
+        "warmup_updates": math.ceil(warmup_epochs * steps_per_epoch / accumulate),
+        "final_factor": schedule.final_factor,
+        "warmup_momentum": schedule.warmup_momentum,
+    }
+    if schedule.decay == "one_cycle":
+        return OneCycle(**common, start_factor=schedule.start_factor)
+    return WarmupDecay(
+        **common,
+        decay=schedule.decay,
+        warmup_bias_lr=schedule.warmup_bias_lr,
+        updates_per_step=steps_per_epoch / accumulate if schedule.step == "epoch" else 1,
+        milestones=[round(part * total) for part in optional(schedule, "milestones", [])],
+        gamma=optional(schedule, "gamma", 1.0),
+    )
