@@ -13,6 +13,9 @@ from mindspore.dataset import vision
 from mindspore.dataset.vision import Inter
 
 _SEEDED = threading.Lock()
+# ds.config.set_seed would also seed Python's and numpy's global generators, from which another thread may be taking the
+# first weights of the network at this moment; what it calls for the operators alone has no public name.
+_OPERATOR_SEED = getattr(ds.config, "_config", ds.config)
 _DUMP = Path("abnormal_image.jpg")
 
 
@@ -39,7 +42,7 @@ class Operators:
 
         def seeded(content: np.ndarray) -> np.ndarray:
             with _SEEDED:
-                ds.config.set_seed(seed)
+                _OPERATOR_SEED.set_seed(seed)
                 return operator(content)
 
         return _decoded(content, seeded)

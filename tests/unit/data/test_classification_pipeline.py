@@ -222,3 +222,10 @@ def test_steps_must_end_at_the_size_of_the_network(data):
 def test_small_pictures_are_padded_and_cut(data):
     ((images, _),) = epochs(data, {"crop": RandomCrop(4), "flip": RandomFlip()}, count=1, image_size=64)
     assert images.shape[2:] == (64, 64, 3)
+
+
+def test_reading_leaves_the_global_generators_alone(data):
+    """The network takes its first weights from numpy's, while readers already work in other threads."""
+    before = np.random.get_state()[1].tolist()
+    epochs(data, {"crop": RandomResizedCrop(fused=True)}, count=1)
+    assert np.random.get_state()[1].tolist() == before
