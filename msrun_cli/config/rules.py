@@ -1,39 +1,26 @@
 """Rules between settings. Pure functions of a plain nested dict; each rule names the keys it needs.
 
-A rule is silent when one of its keys is absent (the eval configuration has fewer keys than the train configuration) or
-already reported as wrong.
+Those on what the tasks take are in task_rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-Rule = Callable[..., "str | None"]
-_ERRORS: list[tuple[tuple[str, ...], Rule]] = []
-_REMARKS: list[tuple[tuple[str, ...], Rule]] = []
-_ABSENT = object()
-_CLASSIFICATION = (
-    "msrun_cli.data.imagefolder.",
-    "msrun_cli.losses.cross_entropy.",
-    "msrun_cli.evaluation.classification.",
-    "msrun_cli.transforms.classification.",
-    "msrun_cli.transforms.rand_augment.",
-    "msrun_cli.transforms.mixing.",
-)
-_METRICS = {"detection": ("map50_95", "map50", "map75"), "classification": ("top1", "top5", "mean_class_accuracy")}
-_DETECTION_KEYS = ("partner_window", "cache", "cache_limit_gib", "reduced_decoding", "max_boxes", "class_gain")
+from msrun_cli.config import task_rules  # noqa: F401 - its rules are registered
+from msrun_cli.config.rule_book import error, registered_errors, registered_remarks, remark
+
 _DECAY_KEYS = {"step": ("milestones", "gamma"), "one_cycle": ("start_factor",)}
 
 
 def violations(config: dict[str, Any]) -> list[str]:
     """Combinations that cannot work: which keys, their values, what to set instead."""
-    return _apply(_ERRORS, config)
+    return registered_errors(config)
 
 
 def remarks(config: dict[str, Any]) -> list[str]:
     """Combinations that work, but where a setting has no effect or is unwise."""
-    return _apply(_REMARKS, config)
+    return registered_remarks(config)
 
 
 def default_warmup_epochs(epochs: float, decay: str = "cosine") -> float:
@@ -41,41 +28,7 @@ def default_warmup_epochs(epochs: float, decay: str = "cosine") -> float:
     return 0.3 * epochs if decay == "one_cycle" else min(3.0, epochs / 5)
 
 
-def _apply(rules: list[tuple[tuple[str, ...], Rule]], config: dict[str, Any]) -> list[str]:
-    found = []
-    for keys, rule in rules:
-        values = [_get(config, key) for key in keys]
-        text = None if any(value is _ABSENT for value in values) else rule(*values)
-        if text:
-            found.append(text)
-    return found
-
-
-def _get(config: Any, key: str) -> Any:
-    for name in key.split("."):
-        if not isinstance(config, dict) or name not in config:
-            return _ABSENT
-        config = config[name]
-    return config
-
-
-def _error(*keys: str) -> Callable[[Rule], Rule]:
-    return _register(_ERRORS, keys)
-
-
-def _remark(*keys: str) -> Callable[[Rule], Rule]:
-    return _register(_REMARKS, keys)
-
-
-def _register(target: list[tuple[tuple[str, ...], Rule]], keys: tuple[str, ...]) -> Callable[[Rule], Rule]:
-    def add(rule: Rule) -> Rule:
-        target.append((keys, rule))
-        return rule
-
-    return add
-
-
-@_error("amp.level", "amp.dtype", "device.target", "device.mode")
+@error("amp.level", "amp.dtype", "device.target", "device.mode")
 def _bfloat16_on_cpu(level: str, dtype: str, target: str, mode: str) -> str | None:
     if level == "O0" or (dtype, target, mode) != ("bfloat16", "cpu", "graph"):
         return None
@@ -85,7 +38,7 @@ def _bfloat16_on_cpu(level: str, dtype: str, target: str, mode: str) -> str | No
     )
 
 
-@_error("schedule.warmup_epochs", "epochs")
+@error("schedule.warmup_epochs", "epochs")
 def _warmup_fits(warmup: float | None, epochs: int) -> str | None:
     if warmup is None or warmup <= 0 or warmup < epochs:
         return None
@@ -95,92 +48,7 @@ def _warmup_fits(warmup: float | None, epochs: int) -> str | None:
     )
 
 
-@_error("model.name", "model.task", "task.name")
-def _model_fits_task(model: str, made_for: str, task: str) -> str | None:
-    if made_for == task:
-        return None
-    return f"model={model} is made for {made_for}, but task={task}. Leave task out: the model chooses it."
-
-
-@_error("dataset.name", "dataset._target_", "model.name", "model.task", "evaluator")
-def _dataset_fits_model(dataset: str, reader: str, model: str, task: str, _: Any) -> str | None:
-    """Not for check-data, which has no evaluator and takes any data with any model."""
-    made_for = _task_of(reader)
-    if made_for in (None, task):
-        return None
-    other = "dataset=imagefolder" if task == "classification" else "dataset=shapes, coco, yolo or voc"
-    models = "such as model=resnet18" if made_for == "classification" else "such as model=yolov5n"
-    return (
-        f"dataset={dataset} is for {made_for}, but model={model} is for {task}. "
-        f"Use {other}, or a model for {made_for}, {models}."
-    )
-
-
-@_error("dataset")
-def _pipeline_has_key(dataset: dict[str, Any]) -> str | None:
-    """Keys of the schema that are for detection: elsewhere they would be taken and do nothing."""
-    extra = [f"dataset.{key}" for key in _DETECTION_KEYS if key in dataset]
-    if not extra or _task_of(str(dataset.get("_target_"))) != "classification":
-        return None
-    return f"unknown key {', '.join(extra)}: dataset={dataset.get('name')} has no such setting. Leave it out."
-
-
-@_error("loss._target_", "task.name")
-def _loss_fits_task(target: str, task: str) -> str | None:
-    return _other_task("loss", target, task)
-
-
-@_error("evaluator._target_", "task.name")
-def _evaluator_fits_task(target: str, task: str) -> str | None:
-    return _other_task("evaluator", target, task)
-
-
-@_error("train_transforms", "task.name")
-def _train_transforms_fit_task(steps: dict[str, Any], task: str) -> str | None:
-    return _other_steps("train_transforms", steps, task)
-
-
-@_error("eval_transforms", "task.name")
-def _eval_transforms_fit_task(steps: dict[str, Any], task: str) -> str | None:
-    return _other_steps("eval_transforms", steps, task)
-
-
-def _other_steps(key: str, steps: dict[str, Any], task: str) -> str | None:
-    targets = {name: str(step.get("_target_")) for name, step in steps.items() if isinstance(step, dict)}
-    found = [text for name, target in targets.items() if (text := _other_task(f"{key}.{name}", target, task))]
-    return found[0] if found else None
-
-
-def _other_task(key: str, target: str, task: str) -> str | None:
-    made_for = _task_of(target)
-    if made_for in (None, task):
-        return None
-    return f"{key} ({target}) is for {made_for}, but the task is {task}. Leave it out, or choose one for {task}."
-
-
-def _task_of(target: str) -> str | None:
-    """The task that a shipped target is made for; None for foreign ones, which only their author knows."""
-    if not target.startswith("msrun_cli."):
-        return None
-    return "classification" if target.startswith(_CLASSIFICATION) else "detection"
-
-
-@_error("image_size", "model.name", "model.task")
-def _detector_size(size: int, model: str, task: str) -> str | None:
-    if task != "detection" or size >= 64:
-        return None
-    return f"image_size={size}: model={model} needs at least 64 pixels; smaller maps vanish in its deepest layers."
-
-
-@_error("checkpoint.monitor", "task.name")
-def _monitor_of_task(monitor: str | None, task: str) -> str | None:
-    metrics = _METRICS[task]
-    if monitor is None or monitor in metrics:
-        return None
-    return f"checkpoint.monitor={monitor} is no metric of {task}: must be null or one of {', '.join(metrics)}."
-
-
-@_error("schedule.decay", "schedule.milestones", "schedule.warmup_epochs", "epochs")
+@error("schedule.decay", "schedule.milestones", "schedule.warmup_epochs", "epochs")
 def _milestones_in_order(decay: str, milestones: list[float], warmup: float | None, epochs: int) -> str | None:
     if decay != "step":
         return None
@@ -194,7 +62,7 @@ def _milestones_in_order(decay: str, milestones: list[float], warmup: float | No
     )
 
 
-@_error("schedule.decay", "schedule")
+@error("schedule.decay", "schedule")
 def _keys_of_decay(decay: str, schedule: dict[str, Any]) -> str | None:
     """`schedule.decay=step` on top of the cosine file lacks what that decay needs."""
     lacking = [key for key in _DECAY_KEYS.get(decay, ()) if key not in schedule]
@@ -203,7 +71,7 @@ def _keys_of_decay(decay: str, schedule: dict[str, Any]) -> str | None:
     return f"schedule.decay={decay} needs schedule.{', schedule.'.join(lacking)}: choose schedule={decay} instead."
 
 
-@_error("accumulate", "nbs")
+@error("accumulate", "nbs")
 def _accumulation_known(accumulate: int | None, nbs: int | None) -> str | None:
     if accumulate is not None or nbs is not None:
         return None
@@ -213,7 +81,7 @@ def _accumulation_known(accumulate: int | None, nbs: int | None) -> str | None:
     )
 
 
-@_error("checkpoint", "weights")
+@error("checkpoint", "weights")
 def _one_source(checkpoint: Any, weights: str | None) -> str | None:
     if isinstance(checkpoint, dict):  # the train configuration has a group of that name
         return None
@@ -227,7 +95,7 @@ def _one_source(checkpoint: Any, weights: str | None) -> str | None:
     return None
 
 
-@_error("eval_transforms")
+@error("eval_transforms")
 def _stages_in_evaluation(steps: dict[str, Any]) -> str | None:
     staged = [
         f"eval_transforms.{name}.{key}"
@@ -240,12 +108,12 @@ def _stages_in_evaluation(steps: dict[str, Any]) -> str | None:
     return f"{', '.join(staged)}: an evaluation has no epochs. Set null, or the step itself to null."
 
 
-@_error("device.sink_size")
+@error("device.sink_size")
 def _sink_size(size: int) -> str | None:
     return "device.sink_size=0: must be -1 (a whole epoch) or at least 1 (steps per sink)." if size == 0 else None
 
 
-@_remark("accumulate", "nbs", "batch_size")
+@remark("accumulate", "nbs", "batch_size")
 def _accumulation_twice(accumulate: int | None, nbs: int | None, batch_size: int) -> str | None:
     if accumulate is None or nbs is None or batch_size * accumulate == nbs:
         return None
@@ -255,14 +123,14 @@ def _accumulation_twice(accumulate: int | None, nbs: int | None, batch_size: int
     )
 
 
-@_remark("loss_scale.type", "amp.level")
+@remark("loss_scale.type", "amp.level")
 def _scale_without_purpose(kind: str, level: str) -> str | None:
     if kind == "none" or level != "O0":
         return None
     return f"loss_scale.type={kind} has no purpose with amp.level=O0 (float32); the results are the same."
 
 
-@_remark("loss_scale.type", "amp.level", "amp.dtype")
+@remark("loss_scale.type", "amp.level", "amp.dtype")
 def _scale_missing(kind: str, level: str, dtype: str) -> str | None:
     if kind != "none" or level == "O0" or dtype != "float16":
         return None
@@ -271,26 +139,26 @@ def _scale_missing(kind: str, level: str, dtype: str) -> str | None:
     )
 
 
-@_remark("device.mode", "device.jit_level")
+@remark("device.mode", "device.jit_level")
 def _jit_in_pynative(mode: str, jit_level: str | None) -> str | None:
     if mode == "graph" or jit_level is None:
         return None
     return f"device.jit_level={jit_level} has no effect with device.mode=pynative."
 
 
-@_remark("device.mode", "device.save_graphs")
+@remark("device.mode", "device.save_graphs")
 def _graphs_in_pynative(mode: str, save_graphs: bool) -> str | None:
     return "device.save_graphs has no effect with device.mode=pynative." if mode != "graph" and save_graphs else None
 
 
-@_remark("evaluate_every", "epochs", "checkpoint.keep_best")
+@remark("evaluate_every", "epochs", "checkpoint.keep_best")
 def _best_without_evaluation(evaluate_every: int, epochs: int, keep_best: int) -> str | None:
     if not keep_best or epochs == 1 or 0 < evaluate_every <= epochs:
         return None
     return f"evaluate_every={evaluate_every}: evaluated only at the end, so best.ckpt is the last state."
 
 
-@_remark("train_transforms", "epochs")
+@remark("train_transforms", "epochs")
 def _step_never_on(steps: dict[str, Any], epochs: int) -> str | None:
     never = []
     for name, step in steps.items():
