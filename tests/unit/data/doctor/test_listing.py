@@ -51,3 +51,14 @@ def test_images_below_what_the_settings_name(tmp_path: Path) -> None:
     data_yaml.write_text("[1, 2")
     assert folders_of([str(data_yaml)]) == [str(tmp_path)]
     assert len(list_images([]).records) == 0
+
+
+def test_split_folders_of_other_names(tmp_path: Path) -> None:
+    for name in ("a/cat/1.jpg", "b/cat/2.jpg", "b/cat/3.jpg"):
+        touch(tmp_path / name)
+    data = read_class_folders(str(tmp_path), train="a", val="b")
+    assert (len(data.train.records), len(data.val.records)) == (1, 2)
+    with pytest.raises(DataError, match="no folder nowhere"):
+        read_class_folders(str(tmp_path), train="a", val="nowhere")
+    with pytest.raises(DataError, match="no folder c"):
+        read_class_folders(str(tmp_path), train="c")
