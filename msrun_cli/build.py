@@ -9,11 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hydra.errors import InstantiationException
-from hydra.utils import instantiate as hydra_instantiate
 from mindspore import nn
 
-from msrun_cli.common.errors import UserError
+from msrun_cli.config.build_target import instantiate
 from msrun_cli.config.rules import default_warmup_epochs
 from msrun_cli.config.schema import Dataset, EvalConfig, TrainConfig
 from msrun_cli.data.bad_samples import BadSamples
@@ -58,16 +56,6 @@ PIPELINE_KEYS = (
     *("name", "image_size", "workers", "prefetch", "python_multiprocessing", "max_boxes"),
     *("on_bad_sample", "check_images"),
 )
-
-
-def instantiate(node: Any, **arguments: Any) -> Any:
-    """Call the `_target_` of a node. What it says to users (DataError, ConfigError) comes out as it is."""
-    try:
-        return hydra_instantiate(node, **arguments)
-    except InstantiationException as error:
-        if isinstance(error.__cause__, UserError):
-            raise error.__cause__ from None
-        raise
 
 
 def build_device(cfg: TrainConfig | EvalConfig, run: RunFolder) -> Device:
