@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from hydra.errors import InstantiationException
-from hydra.utils import instantiate
+from hydra.utils import get_class
+from hydra.utils import instantiate as hydra_instantiate
 from mindspore import nn
+from omegaconf import DictConfig
 
-from msrun_cli.common.errors import ConfigError, UserError
+from msrun_cli.common.errors import ConfigError, DataError, UserError
 from msrun_cli.config.rules import default_warmup_epochs
-from msrun_cli.config.schema import Dataset, EvalConfig, TrainConfig
+from msrun_cli.config.schema import CheckDataConfig, Dataset, EvalConfig, TrainConfig
+from msrun_cli.data.bad_samples import BadSamples
 from msrun_cli.data.detection import eval_pipeline, max_boxes_of, train_pipeline
+from msrun_cli.data.doctor.checked import CheckedData, detection_view, paths_view
+from msrun_cli.data.doctor.examination import CheckOptions
+from msrun_cli.data.doctor.listing import folders_of, list_images, read_class_folders
 from msrun_cli.data.pictures import Reading
 from msrun_cli.data.pipeline import Batches, LoaderOptions
 from msrun_cli.data.records import DetectionData, Split, fingerprint
+from msrun_cli.data.samples import epoch_order
+from msrun_cli.data.screening import screen
 from msrun_cli.engine.amp import apply_amp
+from msrun_cli.engine.callbacks.bad_images import BadImageSummary
 from msrun_cli.engine.callbacks.checkpoints import CheckpointSaver, KeepPolicy
 from msrun_cli.engine.callbacks.evaluation import EpochEvaluation
 from msrun_cli.engine.callbacks.guard import Guard
@@ -37,6 +48,7 @@ from msrun_cli.engine.checkpoint import (
     newest_complete,
     training_parameters,
 )
+from msrun_cli.engine.diagnosis import Diagnosis
 from msrun_cli.engine.loss_scale import make_loss_scale
 from msrun_cli.engine.predictor import Predictor
 from msrun_cli.engine.train_step import TrainStep
@@ -61,9 +73,21 @@ PIPELINE_KEYS = (
     "cache_limit_gib",
     "reduced_decoding",
     "max_boxes",
+    "on_bad_sample",
+    "check_images",
 )
 
 STAGE_KEYS = ("from_epoch", "until_epoch")  # of a step of train_transforms; the rest are the step's arguments
+
+
+def instantiate(node: Any, **arguments: Any) -> Any:
+    """Call the `_target_` of a node. What it says to users (DataError, ConfigError) comes out as it is."""
+    try:
+        return hydra_instantiate(node, **arguments)
+    except InstantiationException as error:
+        if isinstance(error.__cause__, (UserError, ValueError)):
+            raise error.__cause__ from None
+        raise
 
 
 def build_device(cfg: TrainConfig | EvalConfig, run: RunFolder) -> Device:
@@ -84,10 +108,17 @@ def build_device(cfg: TrainConfig | EvalConfig, run: RunFolder) -> Device:
     )
 
 
-def build_data(dataset: Any) -> DetectionData:
-    """Read the annotations of both splits."""
+def build_data(
+    dataset: Any, bad_samples_csv: Path | None = None, splits: Sequence[str] = ("train", "val")
+) -> DetectionData:
+    """Read the annotations of both splits and leave out what is bad in those that will be used (or refuse it).
+
+    bad_samples_csv: where bad samples are listed, when there are any
+    """
     arguments = {key: value for key, value in dataset.items() if key not in PIPELINE_KEYS}
-    return _instantiated(arguments)
+    data = instantiate(arguments, _convert_="all")
+    bad = BadSamples(dataset.on_bad_sample, bad_samples_csv)
+    return screen(data, bad, check_images=dataset.check_images, splits=splits)
 
 
 def build_train_batches(cfg: TrainConfig, data: DetectionData, start: tuple[int, int] = (0, 0)) -> Batches:
@@ -123,14 +154,19 @@ def _train_batches(
         reading=reading,
         first_epoch=start[0],
         first_step=start[1],
+        bad=data.bad_samples,
     )
 
 
-def build_eval_batches(cfg: TrainConfig | EvalConfig, split: Split) -> Batches:
-    """One pass over a split, (images, index, geometry)."""
-    chain = _build_chain(cfg.eval_transforms)
+def build_eval_batches(cfg: TrainConfig | EvalConfig, data: DetectionData, split: Split) -> Batches:
+    """One pass over a split of the data, (images, index, geometry)."""
     return eval_pipeline(
-        split, chain, image_size=cfg.image_size, batch_size=cfg.batch_size, loader=_loader(cfg.dataset)
+        split,
+        _build_chain(cfg.eval_transforms),
+        image_size=cfg.image_size,
+        batch_size=cfg.batch_size,
+        loader=_loader(cfg.dataset),
+        bad=data.bad_samples,
     )
 
 
@@ -239,8 +275,11 @@ def build_evaluation(
 
     def evaluate() -> Any:
         refresh()
-        batches = build_eval_batches(cfg, split)
-        return evaluator(predict, batches.create_dict_iterator(num_epochs=1, output_numpy=True), split, data)
+        batches = build_eval_batches(cfg, data, split)
+        result = evaluator(predict, batches.create_dict_iterator(num_epochs=1, output_numpy=True), split, data)
+        if data.bad_samples is not None:
+            data.bad_samples.say()
+        return result
 
     return evaluate
 
@@ -248,6 +287,20 @@ def build_evaluation(
 def build_report(cfg: TrainConfig | EvalConfig, data: DetectionData, run: RunFolder) -> DetectionReport:
     """Pictures and tables of the task."""
     return DetectionReport(data.class_names, run.plots)
+
+
+def build_diagnosis(
+    cfg: TrainConfig, run: RunFolder, data: DetectionData, network: nn.Cell, step: TrainStep
+) -> Diagnosis:
+    """For a training that stops because of NaN, Inf or overflow."""
+
+    def files_of(number: int) -> list[str]:
+        records = data.train.records
+        epoch, position = divmod(number - 1, len(records) // cfg.batch_size)
+        order = epoch_order(cfg.seed, epoch, len(records))[position * cfg.batch_size :]
+        return [records[index].image_path for index in order[: cfg.batch_size].tolist()]
+
+    return Diagnosis(step, network.trainable_params(), run.root, files_of)
 
 
 @dataclass(frozen=True)
@@ -280,7 +333,9 @@ def build_callbacks(
     training: Training,
     evaluate: Callable[[], Any],
     device: Device,
+    data: DetectionData,
     facts: dict[str, Any],
+    diagnose: Diagnosis,
 ) -> Callbacks:
     """facts: of data_facts, for the checkpoints. A resumed `state` cuts the metrics file behind its step."""
     metric_names = DetectionReport.metric_names
@@ -288,7 +343,7 @@ def build_callbacks(
         MetricsFile(run.metrics_csv, training.term_names, metric_names, state.step),
         ProgressDisplay(state, training.term_names, cfg.logger.progress),
     ]
-    guard = Guard(cfg.loss_scale.max_skipped, training.term_names)
+    guard = Guard(cfg.overflow.max_consecutive, training.term_names, diagnose)
     recorder = StepRecorder(state, training.term_names, cfg.logger.every, sinks, guard, device.graph)
     early_stop = EarlyStop(state, cfg.max_steps)
     evaluation = EpochEvaluation(state, evaluate, cfg.evaluate_every, cfg.checkpoint.monitor, sinks)
@@ -302,7 +357,9 @@ def build_callbacks(
         CheckpointWriter(getattr(keep, "async")),
         facts,
     )
-    return Callbacks([recorder, early_stop, evaluation, saver], recorder, evaluation, early_stop, saver, sinks)
+    summary = [BadImageSummary(data.bad_samples)] if data.bad_samples is not None else []
+    in_order = [recorder, early_stop, *summary, evaluation, saver]
+    return Callbacks(in_order, recorder, evaluation, early_stop, saver, sinks)
 
 
 def _build_schedule(cfg: TrainConfig, optimizer: nn.Cell, steps_per_epoch: int, accumulate: int) -> WarmupDecay:
@@ -343,20 +400,56 @@ def _build_chain(transforms: Any, epochs: int | None = None) -> Chain:
 
 def _build_step(name: str, arguments: dict[str, Any]) -> Any:
     try:
-        return _instantiated(arguments)
+        return instantiate(arguments, _convert_="all")
     except (UserError, ValueError) as error:
         raise ConfigError(f"transforms step {name}: {error}") from error
 
 
-def _instantiated(node: Any) -> Any:
-    """The object of a node with `_target_`; what it raises for users, without Hydra's frame around it."""
-    try:
-        return instantiate(node, _convert_="all")
-    except InstantiationException as error:
-        if isinstance(error.__cause__, (UserError, ValueError)):
-            raise error.__cause__ from error
-        raise
-
-
 def _loader(dataset: Dataset) -> LoaderOptions:
     return LoaderOptions(dataset.workers, dataset.prefetch, dataset.python_multiprocessing)
+
+
+def build_checked_data(cfg: CheckDataConfig) -> tuple[CheckedData, DataError | None]:
+    """The data of `check-data`; where the reader gives up, its error, and the image files without annotations."""
+    try:
+        if cfg.folder is not None:
+            return read_class_folders(cfg.folder), None
+        # The reader alone: what training would leave out or refuse is what the checks are for.
+        dataset: Any = cfg.dataset
+        arguments = {key: value for key, value in dataset.items() if key not in PIPELINE_KEYS}
+        return detection_view(instantiate(arguments, _convert_="all")), None
+    except DataError as error:
+        places = [cfg.folder] if cfg.folder is not None else _texts(cfg.dataset)
+        return CheckedData("files", list_images(folders_of(places)), paths_view("val", []), ()), error
+
+
+def build_check_options(cfg: CheckDataConfig) -> CheckOptions:
+    """The settings of the checks, with the anchors of the model if it has any."""
+    network = get_class(cfg.model.network._target_)
+    anchors = getattr(network, "anchors_pixels", None)
+    key = "anchors_pixels"
+    return CheckOptions(
+        image_size=cfg.image_size,
+        batch_size=cfg.batch_size,
+        deep=cfg.deep,
+        near_duplicates=cfg.near_duplicates,
+        workers=cfg.workers,
+        tiny_pixels=cfg.tiny_pixels,
+        covering=cfg.covering,
+        imbalance=cfg.imbalance,
+        anchors=None if anchors is None else np.array(anchors, np.float64).reshape(-1, 2),
+        anchors_per_level=0 if anchors is None else len(anchors[0]),
+        anchor_threshold=cfg.anchor_threshold,
+        anchor_key=f"model.network.{key}" if key in inspect.signature(network).parameters else None,
+    )
+
+
+def _texts(node: Any) -> list[str]:
+    """Every text in a section and those below it, `_target_` left out."""
+    found: list[str] = []
+    for key, value in node.items():
+        if isinstance(value, str) and key != "_target_":
+            found.append(value)
+        elif isinstance(value, DictConfig):
+            found += _texts(value)
+    return found

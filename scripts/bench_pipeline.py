@@ -101,7 +101,7 @@ def overrides_of(options: argparse.Namespace) -> list[str]:
 
 
 def build_batches(build: Any, cfg: Any, data: Any, options: argparse.Namespace) -> Any:
-    return build.build_eval_batches(cfg, data.val) if options.eval else build.build_train_batches(cfg, data)
+    return build.build_eval_batches(cfg, data, data.val) if options.eval else build.build_train_batches(cfg, data)
 
 
 def endless(batches: Any, *, evaluation: bool) -> Any:

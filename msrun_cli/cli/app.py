@@ -53,6 +53,31 @@ def evaluate(
     raise typer.Exit(bridge.run(bridge.EVAL, overrides or [], flags))
 
 
+@app.command("check-data")
+def check_data(
+    overrides: options.Overrides = None,
+    save: options.Save = None,
+    as_json: options.Json = False,
+    strict: options.Strict = False,
+    deep: options.Deep = False,
+    cfg: options.Cfg = None,
+    resolve: options.Resolve = False,
+    package: options.Package = None,
+    info: options.Info = None,
+    config_name: options.ConfigName = None,
+    config_dir: options.ConfigDir = None,
+    debug: options.Debug = False,
+) -> None:
+    """Look for faults in a dataset. Example: msrun check-data dataset=coco dataset.root=DIR"""
+    flags = _flags(False, cfg, resolve, package, info, config_name, config_dir, debug)
+    # Each option is a setting too, so that a configuration file can give it.
+    named = [f"{key}=true" for key, wanted in (("json", as_json), ("strict", strict), ("deep", deep)) if wanted]
+    if save is not None:
+        escaped = save.replace('"', '\\"')
+        named.append(f'save="{escaped}"')
+    raise typer.Exit(bridge.run(bridge.CHECK_DATA, [*(overrides or []), *named], flags))
+
+
 def _flags(
     multirun: bool,
     cfg: options.ConfigKind | None,

@@ -6,7 +6,19 @@ import os
 import shlex
 from typing import Any
 
-_VALUE_OPTIONS = {"--cfg", "-c", "--package", "-p", "--info", "-i", "--config-name", "-cn", "--config-dir", "-cd"}
+_VALUE_OPTIONS = {
+    "--cfg",
+    "-c",
+    "--package",
+    "-p",
+    "--info",
+    "-i",
+    "--config-name",
+    "-cn",
+    "--config-dir",
+    "-cd",
+    "--save",
+}
 
 
 def complete_override(ctx: Any, incomplete: str) -> list[str]:

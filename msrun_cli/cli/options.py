@@ -42,3 +42,7 @@ Info = Annotated[InfoKind | None, typer.Option("--info", "-i", help="Print where
 ConfigName = Annotated[str | None, typer.Option("--config-name", "-cn", help="Another primary configuration.")]
 ConfigDir = Annotated[str | None, typer.Option("--config-dir", "-cd", help="A folder with more YAML files.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of errors.")]
+Save = Annotated[str | None, typer.Option("--save", metavar="DIR", help="Write report.json and pictures there.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the report as JSON on standard output, nothing else.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Warnings end with exit code 1.")]
+Deep = Annotated[bool, typer.Option("--deep", help="Decode every image whole.")]

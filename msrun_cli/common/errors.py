@@ -23,6 +23,12 @@ class DataError(UserError):
     exit_code = 3
 
 
+class DataWarning(UserError):
+    """A dataset can be used, but something about it should be looked at; only where that was asked to be an error."""
+
+    exit_code = 1
+
+
 class DeviceError(UserError):
     """The requested device or its software is not usable."""
 

@@ -55,6 +55,7 @@ class Flags:
 
 TRAIN = Command("train", "msrun_cli.tasks.train:train")
 EVAL = Command("eval", "msrun_cli.tasks.evaluate:evaluate")
+CHECK_DATA = Command("check-data", "msrun_cli.tasks.check_data:check_data")
 
 
 def run(command: Command, overrides: list[str], flags: Flags) -> int:

@@ -71,6 +71,8 @@ class Dataset:
     cache_limit_gib: float | None = setting(above=0)  # GiB; None = from what is free
     reduced_decoding: bool
     max_boxes: int | None = setting(low=1)  # boxes per image; None = from the data
+    on_bad_sample: str = setting(choices=("skip", "error"))
+    check_images: bool
 
 
 @dataclass(kw_only=True)
@@ -92,7 +94,11 @@ class LossScale:
     value: float = setting(above=0)
     factor: float = setting(above=1)
     window: int = setting(low=1)  # good steps before the scale grows
-    max_skipped: int = setting(low=1)  # steps; that many skipped in a row end the training
+
+
+@dataclass(kw_only=True)
+class Overflow:
+    max_consecutive: int = setting(low=1)  # steps; that many skipped in a row end the training
 
 
 @dataclass(kw_only=True)
@@ -149,6 +155,7 @@ class TrainConfig:
     loss: Target = setting(package="msrun_cli.losses")
     amp: Amp
     loss_scale: LossScale
+    overflow: Overflow
     device: Device
     optimizer: Target = setting(package="msrun_cli.optim")
     schedule: Schedule
@@ -189,7 +196,27 @@ class EvalConfig:
     name: str
 
 
-ROOTS: dict[str, type] = {"train": TrainConfig, "eval": EvalConfig}
+@dataclass(kw_only=True)
+class CheckDataConfig:
+    dataset: Dataset = setting(package="msrun_cli.data", complete=True)
+    model: Model
+    folder: str | None = setting(path=True)
+    batch_size: int = setting(low=1)  # images
+    image_size: int = setting(low=64, multiple=32)  # pixels
+    save: str | None = setting(path=True)
+    json: bool
+    strict: bool
+    deep: bool
+    near_duplicates: bool
+    workers: int | None = setting(low=1)
+    tiny_pixels: float = setting(low=0)  # pixels at image_size
+    covering: float = setting(above=0, high=1)  # part of the image
+    imbalance: float = setting(low=1)  # commonest to rarest class
+    anchor_threshold: float = setting(above=1)  # ratio of sides
+    seed: int = setting(low=0, high=2**32 - 1)
+
+
+ROOTS: dict[str, type] = {"train": TrainConfig, "eval": EvalConfig, "check-data": CheckDataConfig}
 
 
 def _key(name: str) -> str:

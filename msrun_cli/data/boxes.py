@@ -27,25 +27,32 @@ class Tally:
 
 
 def clean_boxes(
-    boxes_xyxy: Sequence[Sequence[float]] | np.ndarray, width: int, height: int, tally: Tally
+    boxes_xyxy: Sequence[Sequence[float]] | np.ndarray,
+    width: int | np.ndarray,
+    height: int | np.ndarray,
+    tally: Tally,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """float32 (N, 4) clipped to the image, and bool (N,) of those that may stay: finite, with an area, inside."""
+    """float32 (N, 4) clipped to the image, and bool (N,) of those that may stay: finite, with an area, inside.
+
+    width, height: pixels of the image, or of the image of each box (N,)
+    """
     boxes = np.asarray(boxes_xyxy, np.float64).reshape(-1, 4)
     finite = np.isfinite(boxes).all(axis=1)
     # Reversed corners are not swapped: nobody knows which of the two numbers is wrong.
     flat = finite & ~((boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1]))
-    limits = np.array([width, height, width, height], np.float64)
+    limits = np.stack([width, height, width, height], axis=-1).astype(np.float64)
     clipped = np.clip(np.nan_to_num(boxes), 0, limits)
     outside = finite & ~flat & ~((clipped[:, 2] > clipped[:, 0]) & (clipped[:, 3] > clipped[:, 1]))
-    keep = finite & ~flat & ~outside
+    # float32 may round two close borders to the same number.
+    small = clipped.astype(np.float32)
+    vanished = finite & ~flat & ~outside & ~((small[:, 2] > small[:, 0]) & (small[:, 3] > small[:, 1]))
+    keep = finite & ~flat & ~outside & ~vanished
     tally.add("boxes with a number that is not finite dropped", (~finite).sum())
-    tally.add("boxes of zero or negative width or height dropped", flat.sum())
+    tally.add("boxes of zero or negative width or height dropped", flat.sum() + vanished.sum())
     tally.add("boxes outside their image dropped", outside.sum())
     cut = (np.abs(clipped - boxes)[keep] > _TOLERANCE_PX).any(axis=1)
     tally.add("boxes cut at the border of their image", cut.sum())
-    # float32 may round two close borders to the same number.
-    small = clipped.astype(np.float32)
-    return small, keep & (small[:, 2] > small[:, 0]) & (small[:, 3] > small[:, 1])
+    return small, keep
 
 
 def first_few(items: Iterable[str], limit: int = 5) -> str:

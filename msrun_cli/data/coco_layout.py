@@ -18,7 +18,7 @@ _ALIASES = {"train": ("train",), "val": ("val", "valid", "validation")}
 class SplitFiles:
     """The annotation file of a split and the folder its file names start from.
 
-    candidates: folders to choose from; after check_images, `images` is the one that has the images
+    candidates: folders to choose from; after `settle`, `images` is the one that has the images
     """
 
     name: str
@@ -33,18 +33,21 @@ class SplitFiles:
     def path_of(self, file_name: str) -> str:
         return os.path.join(self.images, file_name)
 
-    def check_images(self, file_names: Sequence[str]) -> None:
-        """Settle on a folder that has the images. DataError with the first missing files if none has them all."""
-        # A few names tell the folder; checking all of them in each candidate would be slow for a large dataset.
+    def settle(self, file_names: Sequence[str]) -> None:
+        """Choose the folder that has the images. DataError with the first paths when none of them exists anywhere."""
+        # A few names tell the folder; looking for all of them in each candidate would be slow for a large dataset.
         few = file_names[:: max(1, len(file_names) // 8)]
-        self.images = max(self.candidates, key=lambda folder: sum(self._exists(folder, name) for name in few))
-        missing = [self.path_of(name) for name in file_names if not self._exists(self.images, name)]
-        if missing:
-            raise DataError(
-                f"{len(missing)} of the {len(file_names)} images of {self.annotations} do not exist:\n"
-                f"{first_few(missing)}\nLooked in {', '.join(str(folder) for folder in self.candidates)}. "
-                f"Set dataset.{self.name}.images to the folder of the images."
-            )
+        for names in (few, file_names):
+            found = {folder: sum(self._exists(folder, name) for name in names) for folder in self.candidates}
+            self.images = max(self.candidates, key=lambda folder: found[folder])
+            if found[self.images] or not names:
+                return
+        raise DataError(
+            f"none of the {len(file_names)} images of {self.annotations} exists:\n"
+            f"{first_few(self.path_of(name) for name in file_names)}\n"
+            f"Looked in {', '.join(str(folder) for folder in self.candidates)}. "
+            f"Set dataset.{self.name}.images to the folder of the images."
+        )
 
     def _exists(self, folder: Path, name: str) -> bool:
         # One listing per folder instead of one look-up per file: much faster on network file systems.

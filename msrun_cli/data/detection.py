@@ -6,8 +6,10 @@ import cv2
 import numpy as np
 
 from msrun_cli.common.errors import DataError
+from msrun_cli.data.bad_samples import BadSamples
 from msrun_cli.data.pictures import AS_IN_THE_FILES, Fit, Pictures, Reading, cache_of
 from msrun_cli.data.pipeline import Batches, LoaderOptions
+from msrun_cli.data.record_table import trained_counts
 from msrun_cli.data.records import Split
 from msrun_cli.data.rows import BatchRows
 from msrun_cli.data.samples import EvalSamples, TrainSamples
@@ -37,6 +39,7 @@ def train_pipeline(
     first_step: int = 0,
     shard: tuple[int, int] = (0, 1),
     reading: Reading = AS_IN_THE_FILES,
+    bad: BadSamples | None = None,
 ) -> Batches:
     """Endless epochs of shuffled batches `images`, `targets`; what does not fill a batch on every rank is left out.
 
@@ -45,6 +48,7 @@ def train_pipeline(
         is then `first_step` batches shorter than get_dataset_size() says (sink mode only starts at multiples of its
         sink size: use first_step 0 there).
     shard: (rank, number of ranks); rank r of n takes the positions r::n, so n x B gives the batches of 1 x nB
+    bad: what is done about images that turned bad; None = a DataError
     Every iterator continues with the next epochs: see Batches.
     """
     rank, ranks = shard
@@ -75,6 +79,7 @@ def train_pipeline(
         max_boxes=max_boxes,
         seed=seed,
         partner_window=reading.partner_window,
+        bad=bad,
     )
     batches = Batches(
         BatchRows(samples, indices_of, steps),
@@ -98,15 +103,17 @@ def eval_pipeline(
     batch_size: int,
     loader: LoaderOptions,
     shard: tuple[int, int] = (0, 1),
+    bad: BadSamples | None = None,
 ) -> Batches:
     """One pass in order over every record of this rank (r::n), as `images`, `index`, `geometry`; the last batch may be
-    smaller. No record is read twice, so ranks may get one record more or less than others."""
+    smaller. No record is read twice, so ranks may get one record more or less than others. An image that turned bad has
+    the index -1, unless `bad` (None = a DataError) says otherwise."""
     rank, ranks = shard
     indices = np.arange(len(split.records))[rank::ranks]
     if not len(indices):
         raise DataError(f"the {split.name} split has no images for rank {rank} of {ranks}: nothing to evaluate.")
     cv2.setNumThreads(0)
-    samples = EvalSamples(Pictures(split.records), transforms, image_size=image_size)
+    samples = EvalSamples(Pictures(split.records), transforms, image_size=image_size, bad=bad)
     rows = BatchRows(
         samples,
         lambda row: indices[row * batch_size : (row + 1) * batch_size],
@@ -123,7 +130,7 @@ def max_boxes_of(split: Split, transforms: Chain) -> int:
     10000 random merges stay within, from the distribution of the sum of independent draws. The pipeline counts and says
     what is cut.
     """
-    counts = np.array([np.count_nonzero(~record.iscrowd) for record in split.records] or [0])
+    counts = trained_counts(split.records) if len(split.records) else np.zeros(1, np.int64)
     most = int(counts.max()) * transforms.merges
     if most > _CHEAP_BOXES and transforms.merges > 1:
         one = np.bincount(counts) / len(counts)

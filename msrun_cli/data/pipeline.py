@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -119,7 +120,7 @@ class Batches(ds.GeneratorDataset):
         if end is not None:
             self.sampler.epoch = end
             self.set_init_step(0)
-        return _ReadableErrors(iterator, self.after_batch)
+        return _ReadableErrors(iterator, self.after_batch, self.processes)
 
 
 @contextmanager
@@ -160,9 +161,10 @@ class EpochSampler(ds.Sampler):
 class _ReadableErrors:
     """A MindSpore iterator that raises the DataError of a reader instead of the C++ error around it."""
 
-    def __init__(self, iterator: Any, after_batch: Callable[[], None] | None) -> None:
+    def __init__(self, iterator: Any, after_batch: Callable[[], None] | None, forks: bool) -> None:
         self._iterator = iterator
         self._after_batch = after_batch
+        self._forks = forks
         self._started = False
 
     def __iter__(self) -> _ReadableErrors:
@@ -184,6 +186,9 @@ class _ReadableErrors:
         if self._started:
             return next(self._iterator)
         self._started = True  # workers are launched with the first batch
+        if self._forks:
+            # A worker that collects an old iterator, left in a reference cycle, crashes in MindSpore's destructor.
+            gc.collect()
         with _kept_signal_handlers():
             return next(self._iterator)
 

@@ -12,6 +12,7 @@ import cv2
 import numpy as np
 
 from msrun_cli.common.errors import DataError
+from msrun_cli.data.bad_samples import BadSamples, GuardedReading
 from msrun_cli.data.pictures import Pictures
 from msrun_cli.data.rows import Columns
 from msrun_cli.transforms.chain import Chain
@@ -45,6 +46,7 @@ class TrainSamples:
         max_boxes: int,
         seed: int,
         partner_window: int | None = None,
+        bad: BadSamples | None = None,
     ) -> None:
         self.pictures = pictures
         self.count = len(pictures.records)
@@ -54,6 +56,7 @@ class TrainSamples:
         self.seed = seed
         self.partner_window = partner_window
         self.cuts = CutBoxes(max_boxes)
+        self.reading = GuardedReading(pictures.records, pictures.__getitem__, bad)
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0, np.int64))
 
     def blank(self, number: int) -> Columns:
@@ -66,16 +69,20 @@ class TrainSamples:
         images, targets = batch
         epoch, position = divmod(index, self.count)
         order = self._order_of(epoch)
+        # Where an image turned bad, the next readable one of the epoch stands in for it.
+        found, sample = self.reading.first_readable(
+            int(order[(position + step) % self.count]) for step in range(self.count)
+        )
         context = Context(
             np.random.default_rng([self.seed, epoch, position]),
-            self.pictures.__getitem__,
+            self._read,
             self.count,
             self.image_size,
             choose=self._partners_of(order, position),
             out=images[place],
             epoch=epoch,
         )
-        sample = _transformed(self.pictures, int(order[position]), self.transforms, context)
+        sample = _transformed(sample, self.pictures.records[found].image_path, self.transforms, context)
         _put(images[place], sample.image)
         targets[place], cut = pack_targets(sample, self.image_size, self.max_boxes)
         self.cuts.add(cut)
@@ -89,6 +96,9 @@ class TrainSamples:
         others = near[near != order[position]]
         return lambda rng, number: rng.choice(others, number, replace=number > len(others))
 
+    def _read(self, index: int) -> Sample:
+        return self.reading.first_readable((index + step) % self.count for step in range(self.count))[1]
+
     def _order_of(self, epoch: int) -> np.ndarray:
         # One tuple, replaced as a whole: worker threads share this object.
         order = self._order
@@ -98,12 +108,18 @@ class TrainSamples:
 
 
 class EvalSamples:
-    """Sample i: the picture of record i, transformed, with its index and geometry."""
+    """Sample i: the picture of record i, transformed, with its index and geometry.
 
-    def __init__(self, pictures: Pictures, transforms: Chain, *, image_size: int) -> None:
+    A picture that turned bad (under the policy "skip") is black and has the index -1, which evaluation leaves out.
+    """
+
+    def __init__(
+        self, pictures: Pictures, transforms: Chain, *, image_size: int, bad: BadSamples | None = None
+    ) -> None:
         self.pictures = pictures
         self.transforms = transforms
         self.image_size = image_size
+        self.reading = GuardedReading(pictures.records, pictures.__getitem__, bad)
 
     def blank(self, number: int) -> Columns:
         """images uint8 (number, S, S, 3), index int32 (number,), geometry float32 (number, 5), for `write`."""
@@ -118,6 +134,14 @@ class EvalSamples:
         """Put the sample into row `place` of the batch."""
         images, indices, geometries = batch
         # Evaluation has no randomness; a step that draws all the same draws the same for a picture in each run.
+        try:
+            _, sample = self.reading.first_readable([index])
+        except DataError:
+            if self.reading.bad is None:
+                raise
+            side = self.image_size
+            images[place], indices[place], geometries[place] = 0, -1, (1, 0, 0, side, side)
+            return
         context = Context(
             np.random.default_rng(index),
             self.pictures.__getitem__,
@@ -125,7 +149,7 @@ class EvalSamples:
             self.image_size,
             out=images[place],
         )
-        sample = _transformed(self.pictures, index, self.transforms, context)
+        sample = _transformed(sample, self.pictures.records[index].image_path, self.transforms, context)
         at = sample.geometry
         if at is None:
             raise DataError(
@@ -143,16 +167,15 @@ def _put(place: np.ndarray, image: np.ndarray) -> None:
         place[...] = image
 
 
-def _transformed(pictures: Pictures, index: int, transforms: Chain, context: Context) -> Sample:
+def _transformed(sample: Sample, path: str, transforms: Chain, context: Context) -> Sample:
     # The pipeline has its own workers; OpenCV's threads on top of them only take cores from each other.
     if cv2.getNumThreads() > 1:
         cv2.setNumThreads(0)
     try:
-        return transforms(pictures[index], context)
+        return transforms(sample, context)
     except DataError:
         raise
     except Exception as error:
-        path = pictures.records[index].image_path
         raise RuntimeError(f"transforms failed on {path}: {type(error).__name__}: {error}") from error
 
 

@@ -53,7 +53,7 @@ def read_shapes(
     root = cache_dir() / f"shapes-{hashlib.sha256(key).hexdigest()[:12]}"
     if not root.is_dir():
         _generate_atomically(root, {"train": train_images, "val": val_images}, canvas, generator_seed)
-    return read_coco(str(root))
+    return read_coco(str(root), label_cache=False)  # read as fast as its index would be
 
 
 def _generate_atomically(root: Path, counts: dict[str, int], canvas: int, seed: int) -> None:

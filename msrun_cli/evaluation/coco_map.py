@@ -21,6 +21,7 @@ from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
 from msrun_cli.common.files import atomic_path
+from msrun_cli.data.record_table import RecordTable
 from msrun_cli.evaluation.annotation_file import AnnotationFile
 from msrun_cli.evaluation.detections import Detections
 
@@ -67,12 +68,18 @@ class GroundTruth:
 
 
 def ground_truth(split: Split, data: DetectionData) -> GroundTruth:
-    """The truth from the split's annotation file, or from its records when it has none.
+    """The truth of the split.
 
+    A reader's table has the boxes of its annotation file as they stand there. Other records (of another reader, against
+    a COCO file) take them from the split's annotation file, or have them themselves when there is none.
     Raises DataError when the file cannot be read or does not belong to the records.
     """
-    source = _from_records(split) if split.annotation_file is None else _from_file(split, split.annotation_file, data)
-    annotations = list(source)
+    if isinstance(split.records, RecordTable):
+        annotations = list(_from_table(split.records))
+    elif split.annotation_file is None:
+        annotations = list(_from_records(split))
+    else:
+        annotations = list(_from_file(split, split.annotation_file, data))
     for number, annotation in enumerate(annotations, start=1):
         annotation["id"] = number
     return GroundTruth(tuple(data.class_names), len(split.records), annotations)
@@ -128,10 +135,21 @@ def save_detections(
 
 
 def _public_ids(split: Split, data: DetectionData) -> tuple[Sequence[int | str], Sequence[int]]:
+    if isinstance(split.records, RecordTable):
+        return [split.records.image_id(position) for position in range(len(split.records))], data.category_ids
     if split.annotation_file is None:
         return [record.image_id for record in split.records], data.category_ids
     file = AnnotationFile.read(split.annotation_file)
     return file.image_ids(split.records), file.category_ids(data.class_names, data.category_ids)
+
+
+def _from_table(table: RecordTable) -> Iterable[dict[str, Any]]:
+    boxes_xywh = table.source_xywh
+    if boxes_xywh is None:
+        corners = table.boxes_xyxy.astype(np.float64)
+        boxes_xywh = np.concatenate([corners[:, :2], corners[:, 2:] - corners[:, :2]], axis=1)
+    columns = (table.record_of_box(), table.labels, boxes_xywh, table.iscrowd)
+    return map(_annotation, *(column.tolist() for column in columns))
 
 
 def _from_records(split: Split) -> Iterable[dict[str, Any]]:

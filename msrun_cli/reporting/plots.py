@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
+from msrun_cli.common.errors import DataError
 from msrun_cli.common.files import atomic_path
 from msrun_cli.data.images import read_rgb
 from msrun_cli.data.records import Record
@@ -78,11 +79,17 @@ def draw_predictions(
 
     records, detections: in the same order; images whose detections are None are left out.
     """
-    pairs = [(record, found) for record, found in zip(records, detections, strict=True) if found is not None]
     tiles: list[Image.Image] = []
-    for record, found in pairs[:limit]:
-        found = found.above(minimum_score)
-        image = read_rgb(record.image_path, record.width, record.height)
+    for position, detected in enumerate(detections):
+        if len(tiles) == limit:
+            break
+        if detected is None:
+            continue
+        record, found = records[position], detected.above(minimum_score)
+        try:
+            image = read_rgb(record.image_path, record.width, record.height)
+        except DataError:
+            continue  # it vanished after it was evaluated, which must not end a finished run
         name = Path(record.image_path).name
         truth_texts = [
             _name(class_names, label) + (" (crowd)" if crowd else "")

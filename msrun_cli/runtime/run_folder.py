@@ -50,6 +50,10 @@ class RunFolder:
         return self.root / "metrics.csv"
 
     @property
+    def bad_samples_csv(self) -> Path:
+        return self.root / "bad_samples.csv"
+
+    @property
     def log(self) -> Path:
         return self.root / "train.log"
 

@@ -21,7 +21,7 @@ def evaluate(cfg: EvalConfig) -> float:
     run = start_run(cfg)
     build.build_device(cfg, run)
 
-    data = build.build_data(cfg.dataset)
+    data = build.build_data(cfg.dataset, run.bad_samples_csv, splits=(cfg.split,))
     for note in data.notes:
         log.info("%s", note)
     split = data.val if cfg.split == "val" else data.train

@@ -29,7 +29,7 @@ def train(cfg: TrainConfig) -> float:
     device = build.build_device(cfg, run)
 
     # data
-    data = build.build_data(cfg.dataset)
+    data = build.build_data(cfg.dataset, run.bad_samples_csv)
     for note in data.notes:
         log.info("%s", note)
     preview = build.build_preview(cfg, data)
@@ -62,7 +62,8 @@ def train(cfg: TrainConfig) -> float:
     evaluate = build.build_evaluation(cfg, data, data.val, training.eval_network, training.refresh)
 
     # run
-    callbacks = build.build_callbacks(cfg, run, state, training, evaluate, device, facts)
+    diagnose = build.build_diagnosis(cfg, run, data, network, training.step)
+    callbacks = build.build_callbacks(cfg, run, state, training, evaluate, device, data, facts, diagnose)
     log.info(
         "training: %d epochs of %d steps, batch %d, %d px, amp %s, loss scale %s; run folder %s",
         cfg.epochs, state.steps_per_epoch, cfg.batch_size, cfg.image_size, cfg.amp.level, cfg.loss_scale.type, run.root,

@@ -123,6 +123,24 @@ def test_evaluation_with_the_wrong_number_of_classes_is_refused(trained, tmp_pat
 
 def test_unreadable_image_ends_training_with_its_name(tmp_path):
     data_yaml = write_yolo_data(tmp_path / "data", classes=2, broken=True)
-    done = msrun("train", "dataset=yolo", f"dataset.data_yaml={data_yaml}", *TINY[2:], "epochs=1", cwd=tmp_path)
+    words = (f"dataset.data_yaml={data_yaml}", "dataset.on_bad_sample=error", *TINY[2:], "epochs=1")
+    done = msrun("train", "dataset=yolo", *words, cwd=tmp_path)
     assert done.returncode == 3, done.stdout + done.stderr
-    assert "broken.jpg" in done.stderr
+    assert "1 of the 16 images are bad" in done.stderr and "broken.jpg" in done.stderr
+
+
+def test_a_wrong_root_is_one_paragraph(tmp_path):
+    done = msrun("train", "dataset=voc", f"dataset.root={tmp_path}/nowhere", cwd=tmp_path)
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "nowhere is not a folder" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_unreadable_image_is_left_out_and_listed(tmp_path):
+    data_yaml = write_yolo_data(tmp_path / "data", classes=2, broken=True)
+    words = (f"dataset.data_yaml={data_yaml}", "image_size=64", "batch_size=7", "epochs=1", "device.mode=pynative")
+    done = msrun("train", "dataset=yolo", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "train: 1 of 8 images are bad and left out: " in done.stdout
+    with (only_run(tmp_path / "outputs" / "train") / "bad_samples.csv").open(encoding="utf-8") as file:
+        (row,) = csv.DictReader(file)
+    assert row["path"].endswith("broken.jpg") and "truncated" in row["reason"]

@@ -90,7 +90,7 @@ class StepRecorder(Callback):
         for sink in self.sinks:
             sink.write(row)
         terms, overflows, norms, scales = columns[1], columns[4], columns[2], columns[3]
-        self.guard.check(self.state, terms, overflows, norms, scales)
+        self.guard.check(self.state, terms, overflows, norms, scales, self.last_batch)
         self._waited_s = self._step_s = 0.0
         self._counted = 0
 

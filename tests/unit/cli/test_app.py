@@ -50,6 +50,14 @@ def test_all_flags(calls) -> None:
     assert calls[-1][2] == bridge.Flags(info="defaults-tree")
 
 
+def test_options_of_check_data_are_settings(calls) -> None:
+    main(["check-data", "--save", 'my "old" dir', "folder=x", "--json", "--strict", "--deep", "--cfg", "job"])
+    overrides = ["folder=x", "json=true", "strict=true", "deep=true", 'save="my \\"old\\" dir"']
+    assert calls == [("check-data", overrides, bridge.Flags(cfg="job"))]
+    main(["check-data"])
+    assert calls[-1] == ("check-data", [], bridge.Flags())
+
+
 @pytest.mark.parametrize(
     "words", [["--cgf", "job"], ["--cfg", "jobs"], ["-m", "--cfg", "job"], ["--resolve"], ["-p", "model"]], ids=" ".join
 )

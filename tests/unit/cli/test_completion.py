@@ -48,6 +48,9 @@ def test_own_folder(tmp_path: Path) -> None:
         ("msrun train epo", 2, {"epochs="}),
         ("msrun train dataset = coco dataset.ro", 5, {"dataset.root="}),
         ("msrun train --cfg job see", 4, {"seed="}),
+        ("msrun check-data --save dir near", 4, {"near_duplicates="}),
+        ("msrun check-data dataset = co", 4, {"coco"}),
+        ("msrun check", 1, {"check-data"}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

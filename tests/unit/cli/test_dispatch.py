@@ -39,6 +39,10 @@ def test_foreign_words_reach_the_launcher_untouched(handed: list[list[str]], wor
         (["trian", "epochs=3"], 'Did you mean "train"?'),
         (["Train"], 'Did you mean "train"?'),
         (["evl"], 'Did you mean "eval"?'),
+        (["checkdata"], 'Did you mean "check-data"?'),
+        (["check_data", "dataset=coco"], 'Did you mean "check-data"?'),
+        (["--deep", "dataset=coco"], "msrun check-data --deep dataset=coco"),
+        (["--save=x", "check-data"], "msrun check-data --save=x"),
         (["epochs=3"], "msrun train epochs=3"),
         (["-m", "train", "epochs=3,4"], "msrun train -m epochs=3,4"),
         (["--cfg=job", "eval"], "msrun eval --cfg=job"),
@@ -64,7 +68,9 @@ def test_without_mindspore(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     assert "not installed" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [[], ["--help"], ["-h"], ["--version"], ["train", "-h"], ["eval", "--help"]])
+@pytest.mark.parametrize(
+    "words", [[], ["--help"], ["-h"], ["--version"], ["train", "-h"], ["eval", "--help"], ["check-data", "-h"]]
+)
 def test_help_and_version(handed: list[list[str]], capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     assert dispatch.main(words) == 0
     assert capsys.readouterr().out

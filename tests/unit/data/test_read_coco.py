@@ -128,15 +128,17 @@ def test_splits_must_agree_on_categories(tmp_path: Path) -> None:
         read_coco(str(tmp_path))
 
 
-def test_missing_images_are_listed(tmp_path: Path) -> None:
-    images = [image(number, f"{number}.png") for number in range(8)]
+def test_images_that_are_all_missing_are_listed(tmp_path: Path) -> None:
+    images = [image(number, f"{number}.png") for number in range(7)]
     write_split(tmp_path, images, [], folder=None)
-    write_image(tmp_path / "images/train/3.png")
+    write_image(tmp_path / "images/train/other.png")
     with pytest.raises(DataError) as caught:
         read_coco(str(tmp_path))
     text = str(caught.value)
-    assert "7 of the 8 images" in text and "and 2 more" in text and "dataset.train.images" in text
-    assert [f"{number}.png" in text for number in range(8)] == [True, True, True, False, True, True, False, False]
+    assert "none of the 7 images" in text and "and 2 more" in text and "dataset.train.images" in text
+    assert [f"{number}.png" in text for number in range(7)] == [True] * 5 + [False] * 2
+    write_image(tmp_path / "images/train/3.png")
+    assert len(read_coco(str(tmp_path)).train.records) == 7  # the check of the images finds the others
 
 
 def test_a_wrong_root_says_what_was_looked_for(tmp_path: Path) -> None:

@@ -112,10 +112,16 @@ def test_wrong_data_files_are_named(tmp_path: Path, yaml: str, said: str) -> Non
 def test_missing_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="data_yaml=.*No such file"):
         read_yolo(str(tmp_path / "data.yaml"))
-    path = write_yolo(tmp_path, {"a": None}, "train: list.txt\n" + NAMES)
-    (tmp_path / "list.txt").write_text("images/train/a.png\nimages/train/z.png\n")
-    with pytest.raises(DataError, match="1 of the 2 train images do not exist:\n.*z.png"):
+    path = write_yolo(tmp_path, {"a": ""}, "train: list.txt\n" + NAMES)
+    (tmp_path / "list.txt").write_text("images/train/y.png\nimages/train/z.png\n")
+    with pytest.raises(DataError, match="2 of the 2 train images do not exist:\n.*y.png\n.*z.png"):
         read_yolo(path)
+    (tmp_path / "list.txt").write_text("images/train/a.png\nimages/train/z.png\n")
+    split = read_yolo(path).train
+    assert len(split.records) == 1 and [str(fault) for fault in split.faults] == [
+        f"{tmp_path}/images/train/z.png: it does not exist"
+    ]
+    (tmp_path / "labels/train/a.txt").unlink()
     (tmp_path / "list.txt").write_text("images/train/a.png\n")
     with pytest.raises(DataError, match="none of the 1 train images has a label file:\n.*labels/train/a.txt"):
         read_yolo(path)
