@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,10 @@ from msrun_cli.data.doctor.checked import CheckedData, detection_view, paths_vie
 from msrun_cli.data.doctor.examination import CheckOptions
 from msrun_cli.data.doctor.listing import folders_of, list_images, read_class_folders
 from msrun_cli.data.pipeline import Batches, LoaderOptions
-from msrun_cli.data.records import DetectionData, Split
+from msrun_cli.data.records import DetectionData, Split, fingerprint
+from msrun_cli.data.samples import epoch_order
 from msrun_cli.engine.amp import apply_amp
-from msrun_cli.engine.callbacks.checkpoints import CheckpointSaver
+from msrun_cli.engine.callbacks.checkpoints import CheckpointSaver, KeepPolicy
 from msrun_cli.engine.callbacks.evaluation import EpochEvaluation
 from msrun_cli.engine.callbacks.guard import Guard
 from msrun_cli.engine.callbacks.metrics_file import MetricsFile
@@ -34,7 +36,15 @@ from msrun_cli.engine.callbacks.progress import ProgressDisplay
 from msrun_cli.engine.callbacks.recorder import StepRecorder
 from msrun_cli.engine.callbacks.state import RowSink, TrainState
 from msrun_cli.engine.callbacks.stop import EarlyStop
-from msrun_cli.engine.checkpoint import AVERAGE_PREFIX, inference_arrays, training_parameters
+from msrun_cli.engine.checkpoint import (
+    AVERAGE_PREFIX,
+    Checkpoint,
+    CheckpointWriter,
+    inference_arrays,
+    newest_complete,
+    training_parameters,
+)
+from msrun_cli.engine.diagnosis import Diagnosis
 from msrun_cli.engine.loss_scale import make_loss_scale
 from msrun_cli.engine.predictor import Predictor
 from msrun_cli.engine.train_step import TrainStep
@@ -84,8 +94,8 @@ def build_data(dataset: Any) -> DetectionData:
     return instantiate(arguments, _convert_="all")
 
 
-def build_train_batches(cfg: TrainConfig, data: DetectionData) -> Batches:
-    """Endless shuffled batches of the training split, (images, targets)."""
+def build_train_batches(cfg: TrainConfig, data: DetectionData, start: tuple[int, int] = (0, 0)) -> Batches:
+    """Endless shuffled batches of the training split, (images, targets), from (epoch, step) on."""
     chain = _build_chain(cfg.train_transforms)
     return train_pipeline(
         data.train,
@@ -95,7 +105,23 @@ def build_train_batches(cfg: TrainConfig, data: DetectionData) -> Batches:
         max_boxes=cfg.dataset.max_boxes or max_boxes_of(data.train, chain),
         seed=cfg.seed,
         loader=_loader(cfg.dataset),
+        first_epoch=start[0],
+        first_step=start[1],
     )
+
+
+def data_facts(data: DetectionData) -> dict[str, Any]:
+    """What a resumed training must find again."""
+    return {
+        "data": fingerprint(data.train),
+        "images": len(data.train.records),
+        "classes": list(data.class_names),
+    }
+
+
+def read_resumed(cfg: TrainConfig) -> Checkpoint | None:
+    """The checkpoint to go on from; a damaged one is passed over for the one before."""
+    return None if cfg.resume is None else newest_complete(Path(cfg.resume))
 
 
 def build_network(cfg: TrainConfig | EvalConfig, data: DetectionData) -> nn.Cell:
@@ -203,6 +229,20 @@ def build_report(cfg: TrainConfig | EvalConfig, data: DetectionData, run: RunFol
     return DetectionReport(data.class_names, run.plots)
 
 
+def build_diagnosis(
+    cfg: TrainConfig, run: RunFolder, data: DetectionData, network: nn.Cell, step: TrainStep
+) -> Diagnosis:
+    """For a training that stops because of NaN, Inf or overflow."""
+
+    def files_of(number: int) -> list[str]:
+        records = data.train.records
+        epoch, position = divmod(number - 1, len(records) // cfg.batch_size)
+        order = epoch_order(cfg.seed, epoch, len(records))[position * cfg.batch_size :]
+        return [records[index].image_path for index in order[: cfg.batch_size].tolist()]
+
+    return Diagnosis(step, network.trainable_params(), run.root, files_of)
+
+
 @dataclass(frozen=True)
 class Callbacks:
     """in_order: for Model.train; the others are read by the recipe."""
@@ -214,21 +254,47 @@ class Callbacks:
     saver: CheckpointSaver
     sinks: list[RowSink]
 
+    def catch_up(self) -> None:
+        """After a resume: evaluate when an interruption came between an epoch and its evaluation."""
+        if self.evaluation.is_overdue():
+            self.evaluation.run()
+            self.saver.save_epoch()
+
+    def close(self) -> None:
+        for sink in self.sinks:
+            sink.close()
+        self.saver.writer.finish()
+
 
 def build_callbacks(
-    cfg: TrainConfig, run: RunFolder, state: TrainState, training: Training, evaluate: Callable[[], Any], device: Device
+    cfg: TrainConfig,
+    run: RunFolder,
+    state: TrainState,
+    training: Training,
+    evaluate: Callable[[], Any],
+    device: Device,
+    facts: dict[str, Any],
+    diagnose: Diagnosis,
 ) -> Callbacks:
+    """facts: of data_facts, for the checkpoints. A resumed `state` cuts the metrics file behind its step."""
     metric_names = DetectionReport.metric_names
     sinks: list[RowSink] = [
-        MetricsFile(run.metrics_csv, training.term_names, metric_names),
+        MetricsFile(run.metrics_csv, training.term_names, metric_names, state.step),
         ProgressDisplay(state, training.term_names, cfg.logger.progress),
     ]
-    guard = Guard(cfg.loss_scale.max_skipped, training.term_names)
+    guard = Guard(cfg.overflow.max_consecutive, training.term_names, diagnose)
     recorder = StepRecorder(state, training.term_names, cfg.logger.every, sinks, guard, device.graph)
     early_stop = EarlyStop(state, cfg.max_steps)
     evaluation = EpochEvaluation(state, evaluate, cfg.evaluate_every, cfg.checkpoint.monitor, sinks)
+    keep = cfg.checkpoint
     saver = CheckpointSaver(
-        state, run.checkpoints, training.parameters, evaluation, cfg.checkpoint.every, cfg.checkpoint.best
+        state,
+        run.checkpoints,
+        training.parameters,
+        evaluation,
+        KeepPolicy(keep.every, keep.every_steps, keep.keep_last, keep.keep_best),
+        CheckpointWriter(getattr(keep, "async")),
+        facts,
     )
     return Callbacks([recorder, early_stop, evaluation, saver], recorder, evaluation, early_stop, saver, sinks)
 

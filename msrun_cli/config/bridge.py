@@ -83,7 +83,9 @@ def _run(command: Command, overrides: list[str], flags: Flags) -> int:
     from msrun_cli.config.composer import Composer
 
     composer = Composer(flags.config_name or command.name, flags.config_dir)
-    overrides = _prepared(composer, overrides)
+    overrides, notes = _prepared(composer, overrides)
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
     if flags.info is not None:
         _call_hydra(Job(command, flags), composer.config_name, overrides, flags)
         return 0
@@ -101,10 +103,11 @@ def _run(command: Command, overrides: list[str], flags: Flags) -> int:
     return _exit_code(job)
 
 
-def _prepared(composer: Composer, overrides: list[str]) -> list[str]:
-    """`+experiment=x` becomes `experiment=x`; the group choices of an evaluated run stand first."""
+def _prepared(composer: Composer, overrides: list[str]) -> tuple[list[str], list[str]]:
+    """`+experiment=x` becomes `experiment=x`; the group choices of an evaluated or resumed run stand first; notes."""
     from hydra.errors import HydraException
 
+    from msrun_cli.config import resume
     from msrun_cli.config.inherit import inherited_choices
 
     try:
@@ -120,9 +123,9 @@ def _prepared(composer: Composer, overrides: list[str]) -> list[str]:
             for key, _, option in offered
             if key == "name" or composer.has_option(key.split("@")[0], option)
         ]
-        return known + prepared
+        return resume.prepared(composer, known + prepared)
     except HydraException:  # said better by the examination
-        return overrides
+        return overrides, []
 
 
 def _quoted(composer: Composer, text: str) -> str:
@@ -201,7 +204,7 @@ def _require_files(configs: list[DictConfig]) -> None:
     from msrun_cli.config.inherit import require_file
 
     for config in configs:
-        for key in ("weights", "checkpoint"):
+        for key in ("weights", "checkpoint", "resume"):
             value = config.get(key)
             if isinstance(value, str):
                 require_file(key, value)

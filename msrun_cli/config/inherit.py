@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ def run_folder(checkpoint: str) -> Path | None:
 def checkpoints_of(overrides: Sequence[str]) -> list[str]:
     """Values of `checkpoint=` (several in a sweep)."""
     values: list[str] = []
-    for override in _parsed(overrides):
+    for override in parsed(overrides):
         if override.key_or_group == "checkpoint" and not override.is_delete():
             found = (
                 [str(item) for item in override.sweep_iterator()] if override.is_choice_sweep() else [override.value()]
@@ -61,7 +61,7 @@ def inherited_choices(overrides: Sequence[str]) -> list[str]:
     chosen = [set(_recorded_choices(checkpoint).items()) for checkpoint in checkpoints_of(overrides)]
     if not chosen:
         return []
-    own = {_group_key(override) for override in _parsed(overrides)}
+    own = {group_key(override) for override in parsed(overrides)}
     shared = dict(set.intersection(*chosen))
     inherited = [f"{group}={shared[group]}" for group in GROUPS if group in shared and group not in own]
     names = {_run_name(checkpoint) for checkpoint in checkpoints_of(overrides)} - {None}
@@ -83,18 +83,23 @@ def load_run_config(folder: Path) -> DictConfig:
 
 
 def apply_run_config(
-    config: DictConfig, run_config: DictConfig, overrides: Sequence[str], run_choices: dict[str, str] | None = None
+    config: DictConfig,
+    run_config: DictConfig,
+    overrides: Sequence[str],
+    run_choices: dict[str, str] | None = None,
+    groups: Mapping[str, str] = GROUPS,
+    keys_taken: Sequence[str] = KEYS,
 ) -> list[str]:
-    """Put the run's sections into an eval configuration, in place; returns the names that were taken.
+    """Put the run's sections into a configuration, in place; returns the names that were taken.
 
     A group override of the user keeps the composed section, unless it names the option that the run had; an override
     of one key changes that key of the run's section.
     """
-    user = _parsed(overrides)
-    kept = {GROUPS[_group_key(item)] for item in user if _replaces(item, run_choices or {})}
+    user = parsed(overrides)
+    kept = {groups[group_key(item)] for item in user if _replaces(item, run_choices or {}, groups)}
     keys = {item.key_or_group for item in user}
-    taken = [name for name in (*GROUPS.values(), *KEYS) if name in run_config and name in config]
-    taken = [name for name in taken if name not in kept and not (name in KEYS and name in keys)]
+    taken = [name for name in (*groups.values(), *keys_taken) if name in run_config and name in config]
+    taken = [name for name in taken if name not in kept and not (name in keys_taken and name in keys)]
     if "dataset.image_size" in keys and "image_size" in taken:
         taken.remove("image_size")  # it follows the dataset's
     with flag_override(config, ["struct", "readonly"], False):
@@ -102,18 +107,18 @@ def apply_run_config(
             config[name] = run_config[name]
         for item in user:
             if item.key_or_group.split(".")[0] in taken and not item.is_sweep_override():
-                _set(config, item)
+                _set(config, item, groups)
     return taken
 
 
-def recorded_choices(folder: Path) -> dict[str, str]:
+def recorded_choices(folder: Path, groups: Mapping[str, str] = GROUPS) -> dict[str, str]:
     """Group -> option from overrides.yaml; empty when the file is missing or unreadable."""
     try:
         data = yaml.safe_load((folder / "overrides.yaml").read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError):
         return {}
     choices = data.get("choices") if isinstance(data, dict) else None
-    return {str(key): str(value) for key, value in (choices or {}).items() if value is not None and key in GROUPS}
+    return {str(key): str(value) for key, value in (choices or {}).items() if value is not None and key in groups}
 
 
 def require_file(key: str, value: str) -> None:
@@ -149,26 +154,26 @@ def _run_name(checkpoint: str) -> str | None:
         return None
 
 
-def _parsed(overrides: Sequence[str]) -> list[Override]:
+def parsed(overrides: Sequence[str]) -> list[Override]:
     return OverridesParser.create().parse_overrides(list(overrides))
 
 
-def _group_key(override: Override) -> str:
+def group_key(override: Override) -> str:
     return override.get_key_element().lstrip("+~")
 
 
-def _replaces(override: Override, run_choices: dict[str, str]) -> bool:
-    group = _group_key(override)
+def _replaces(override: Override, run_choices: dict[str, str], groups: Mapping[str, str]) -> bool:
+    group = group_key(override)
     return (
-        group in GROUPS and not isinstance(override.value(), dict) and str(override.value()) != run_choices.get(group)
+        group in groups and not isinstance(override.value(), dict) and str(override.value()) != run_choices.get(group)
     )
 
 
-def _set(config: DictConfig, override: Override) -> None:
+def _set(config: DictConfig, override: Override, groups: Mapping[str, str]) -> None:
     if override.is_delete():
         parent, _, name = override.key_or_group.rpartition(".")
         node = OmegaConf.select(config, parent) if parent else config
         if node is not None and name in node:
             del node[name]
-    elif _group_key(override) not in GROUPS or isinstance(override.value(), dict):
+    elif group_key(override) not in groups or isinstance(override.value(), dict):
         OmegaConf.update(config, override.key_or_group, override.value(), merge=True, force_add=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 from msrun_cli.common.errors import ConfigError
-from msrun_cli.config import check, inherit, lenient, schema
+from msrun_cli.config import check, inherit, lenient, resume, schema
 from msrun_cli.config.composer import Composer, SourceFile
 from msrun_cli.config.origin import Origins
 
@@ -51,7 +52,14 @@ def examine(composer: Composer, command: str, overrides: list[str], multirun: bo
 
 
 def take_over_run(config: DictConfig, overrides: list[str], origins: Origins | None = None) -> list[str]:
-    """For `checkpoint=` of an eval configuration: the run's sections, in place; returns notes for the user."""
+    """For `checkpoint=` of an eval or `resume=` of a train configuration: the run's sections, in place.
+
+    Returns notes for the user.
+    """
+    if isinstance(config.get("resume"), str):
+        run, settings, names, notes = resume.take_over(config, overrides)
+        _tell_origin(origins, run, settings, names)
+        return notes
     if not isinstance(config.get("checkpoint"), str):
         return []
     checkpoint = config.checkpoint
@@ -64,11 +72,15 @@ def take_over_run(config: DictConfig, overrides: list[str], origins: Origins | N
         ]
     run_config = inherit.load_run_config(folder)
     taken = inherit.apply_run_config(config, run_config, overrides, inherit.recorded_choices(folder))
+    _tell_origin(origins, folder, run_config, taken)
+    return []
+
+
+def _tell_origin(origins: Origins | None, folder: Path, run_config: DictConfig, taken: list[str]) -> None:
     if origins is not None:
         data = OmegaConf.to_container(run_config, resolve=False)
         kept = {str(key): value for key, value in data.items() if key in taken} if isinstance(data, dict) else {}
         origins.extra.append(SourceFile(folder / "config.yaml", (), kept))
-    return []
 
 
 def jobs(composer: Composer, overrides: list[str]) -> list[list[str]]:

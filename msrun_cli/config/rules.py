@@ -151,8 +151,8 @@ def _graphs_in_pynative(mode: str, save_graphs: bool) -> str | None:
     return "device.save_graphs has no effect with device.mode=pynative." if mode != "graph" and save_graphs else None
 
 
-@_remark("evaluate_every", "epochs", "checkpoint.best")
-def _best_without_evaluation(evaluate_every: int, epochs: int, best: bool) -> str | None:
-    if not best or epochs == 1 or 0 < evaluate_every <= epochs:
+@_remark("evaluate_every", "epochs", "checkpoint.keep_best")
+def _best_without_evaluation(evaluate_every: int, epochs: int, keep_best: int) -> str | None:
+    if not keep_best or epochs == 1 or 0 < evaluate_every <= epochs:
         return None
     return f"evaluate_every={evaluate_every}: evaluated only at the end, so best.ckpt is the last state."

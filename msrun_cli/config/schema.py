@@ -76,7 +76,11 @@ class LossScale:
     value: float = setting(above=0)
     factor: float = setting(above=1)
     window: int = setting(low=1)  # good steps before the scale grows
-    max_skipped: int = setting(low=1)  # steps; that many skipped in a row end the training
+
+
+@dataclass(kw_only=True)
+class Overflow:
+    max_consecutive: int = setting(low=1)  # steps; that many skipped in a row end the training
 
 
 @dataclass(kw_only=True)
@@ -110,7 +114,10 @@ class Ema:
 @dataclass(kw_only=True)
 class Checkpoint:
     every: int = setting(low=0)  # epochs; 0 = never
-    best: bool
+    every_steps: int | None = setting(low=1)  # batches; None = only at the end of each epoch
+    keep_last: int = setting(low=1)  # files
+    keep_best: int = setting(low=0)  # files
+    async_: bool  # key: async
     monitor: str = setting(choices=("map50_95", "map50", "map75"))
 
 
@@ -129,6 +136,7 @@ class TrainConfig:
     loss: Target = setting(package="msrun_cli.losses")
     amp: Amp
     loss_scale: LossScale
+    overflow: Overflow
     device: Device
     optimizer: Target = setting(package="msrun_cli.optim")
     schedule: Schedule
@@ -141,6 +149,7 @@ class TrainConfig:
     image_size: int = setting(low=64, multiple=32)  # pixels
     seed: int = setting(low=0, high=2**32 - 1)
     weights: str | None = setting(path=True)
+    resume: str | None = setting(path=True)
     output_dir: str = setting(path=True)
     name: str
     max_steps: int | None = setting(low=1)  # batches
@@ -191,14 +200,19 @@ class CheckDataConfig:
 ROOTS: dict[str, type] = {"train": TrainConfig, "eval": EvalConfig, "check-data": CheckDataConfig}
 
 
+def _key(name: str) -> str:
+    """`async_` stands for the key `async`, which Python does not allow as a field's name; `_target_` is itself."""
+    return name if name.startswith("_") else name.rstrip("_")
+
+
 def hints(schema: type) -> dict[str, Any]:
-    """Types of the fields of a schema class, without its class variables."""
+    """Types of the fields of a schema class by key, without its class variables."""
     resolved = typing.get_type_hints(schema)
-    return {item.name: resolved[item.name] for item in fields(schema)}
+    return {_key(item.name): resolved[item.name] for item in fields(schema)}
 
 
 def limits(schema: type) -> dict[str, dict[str, Any]]:
-    return {item.name: dict(item.metadata) for item in fields(schema)}
+    return {_key(item.name): dict(item.metadata) for item in fields(schema)}
 
 
 def split_optional(hint: Any) -> tuple[Any, bool]:

@@ -9,6 +9,8 @@ height in pixels of the file.
 
 from __future__ import annotations
 
+import hashlib
+import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,3 +53,14 @@ class DetectionData:
     class_names: tuple[str, ...]
     category_ids: tuple[int, ...]
     notes: tuple[str, ...] = ()
+
+
+def fingerprint(split: Split) -> str:
+    """Hexadecimal digest of the split's file names (without folders, which may move), sizes, boxes and classes."""
+    digest = hashlib.blake2b(digest_size=16)
+    for record in split.records:
+        digest.update(os.path.basename(record.image_path).encode())
+        digest.update(np.array([record.width, record.height, len(record.labels)], np.int64).tobytes())
+        for column in (record.boxes_xyxy, record.labels, record.iscrowd):
+            digest.update(np.ascontiguousarray(column).tobytes())
+    return digest.hexdigest()

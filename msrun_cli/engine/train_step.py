@@ -13,6 +13,8 @@ from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 _square_sum = ops.MultitypeFuncGraph("square_sum")
 _add_to = ops.MultitypeFuncGraph("add_to")
 _clear = ops.MultitypeFuncGraph("clear")
+_copy = ops.MultitypeFuncGraph("copy")
+_set = ops.MultitypeFuncGraph("set")
 
 
 @_square_sum.register("Tensor")
@@ -28,6 +30,19 @@ def _add_scaled(factor, total, gradient):
 @_clear.register("Tensor")
 def _set_zero(total):
     return ops.assign(total, ops.zeros_like(total))
+
+
+@_copy.register("Tensor")
+def _copied(value):
+    return value + 0.0
+
+
+@_set.register("Tensor", "Tensor")
+def _set_to(target, value):
+    return ops.assign(target, value)
+
+
+_STATISTICS = ("moving_mean", "moving_variance")
 
 
 class ScaledLoss(nn.Cell):
@@ -46,12 +61,11 @@ class ScaledLoss(nn.Cell):
 class TrainStep(nn.Cell):
     """construct(images, targets) -> (loss, terms, grad_norm, scale, overflows, lr).
 
-    loss float32 (), terms float32 (T,), grad_norm: global norm before clipping of the (accumulated) gradient,
-    0 when the step
-    only accumulated; scale: loss scale used; overflows: int32 () number of skipped steps so far;
-    lr: learning rate of the weights.
-    When a gradient is not finite, the step is skipped: parameters, optimizer state, average and schedule stay
-    as they were.
+    loss float32 (), terms float32 (T,); grad_norm: global norm before clipping of the (accumulated) gradient, 0 when
+    the step only accumulated; scale: loss scale used; overflows: int32 () number of skipped steps so far; lr: learning
+    rate of the weights.
+    When a gradient is not finite, the step is skipped: parameters, running statistics of BatchNorm, optimizer state,
+    average and schedule stay as they were.
 
     Args:
         network, loss: `loss(network(images), targets)` gives (loss, terms).
@@ -88,6 +102,11 @@ class TrainStep(nn.Cell):
             self.totals = self.weights.clone(prefix="accumulated", init="zeros")
             for total in self.totals:
                 total.requires_grad = False
+        # the forward pass moves them before it is known whether the step counts
+        self.statistics = ParameterTuple(
+            [parameter for parameter in network.get_parameters() if parameter.name.endswith(_STATISTICS)]
+        )
+        self.has_statistics = len(self.statistics) > 0
         self.reducer = _make_reducer(self.weights)
         self.on_ascend = ms.get_context("device_target") == "Ascend"
         self.map = ops.HyperMap()
@@ -96,6 +115,7 @@ class TrainStep(nn.Cell):
 
     def construct(self, images, targets):
         scale = self.loss_scale.scale + 0.0  # the value before this step adjusts it
+        statistics = self.map(_copy, self.statistics) if self.has_statistics else ()
         rates = self.schedule(self.updates)
         (_, (loss, terms)), gradients = self.gradient(images, targets, scale)
         gradients = self.reducer(gradients)
@@ -109,6 +129,8 @@ class TrainStep(nn.Cell):
                 norm = self._collect(gradients, scale, rates)
         else:
             ops.assign_add(self.overflows, Tensor(1, ms.int32))
+            if self.has_statistics:
+                self.map(_set, self.statistics, statistics)
         return loss, terms, norm, scale, self.overflows + 0, rates[0]
 
     def _norm(self, gradients):

@@ -112,14 +112,18 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 def read_mindspore_checkpoint(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     """Arrays of a MindSpore checkpoint; entries that are no tensors (texts) are left out.
 
+    A checksum at its end, where it has one, is checked.
+
     Raises:
         CheckpointError
     """
+    if not Path(path).is_file():
+        raise CheckpointError(_missing(Path(path)))
     import mindspore  # takes seconds, and no other kind of file needs it
 
     try:
         # The absolute path, since MindSpore's checks refuse some relative ones.
-        entries = mindspore.load_checkpoint(str(Path(path).resolve()))
+        entries = mindspore.load_checkpoint(str(Path(path).resolve()), crc_check=_has_checksum(path))
     except Exception as error:  # MindSpore raises whatever its parser met
         reason = str(error).strip().splitlines()
         raise CheckpointError(
@@ -127,6 +131,13 @@ def read_mindspore_checkpoint(path: str | os.PathLike[str]) -> dict[str, np.ndar
             "Copy it again, or take another one from that folder."
         ) from error
     return {name: _parameter_array(entry) for name, entry in entries.items() if hasattr(entry, "asnumpy")}
+
+
+def _has_checksum(path: str | os.PathLike[str]) -> bool:
+    """MindSpore ends a checkpoint with `crc_num` and 10 bytes of CRC32 when it was saved with crc_check."""
+    with open(path, "rb") as stream:
+        stream.seek(-min(17, os.path.getsize(path)), os.SEEK_END)
+        return stream.read().startswith(b"crc_num")
 
 
 def _parameter_array(parameter: Any) -> np.ndarray:

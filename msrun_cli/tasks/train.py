@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import time
 from typing import Any
 
@@ -12,8 +13,11 @@ from msrun_cli import build
 from msrun_cli.common.errors import Interrupted
 from msrun_cli.config.schema import TrainConfig
 from msrun_cli.engine.callbacks.state import TrainState
+from msrun_cli.engine.checkpoint import assign_all
+from msrun_cli.engine.resume import go_on
 from msrun_cli.reporting.plots import plot_curves
 from msrun_cli.runtime.log import console
+from msrun_cli.runtime.run_folder import RunFolder
 from msrun_cli.tasks.run import start_run
 
 log = logging.getLogger("msrun")
@@ -29,49 +33,71 @@ def train(cfg: TrainConfig) -> float:
     for note in data.notes:
         log.info("%s", note)
     batches = build.build_train_batches(cfg, data)
-    steps_per_epoch = batches.get_dataset_size()
     report = build.build_report(cfg, data, run)
-    first = next(build.build_train_batches(cfg, data).create_dict_iterator(num_epochs=1, output_numpy=True))
+    first = next(batches.create_dict_iterator(num_epochs=1, output_numpy=True))
     log.info("first training batch: %s", report.first_batch(first))
+
+    # where to start
+    state = TrainState(cfg.epochs, batches.get_dataset_size(), cfg.batch_size)
+    facts = build.data_facts(data)
+    resumed = build.read_resumed(cfg)
+    start = (0, 0) if resumed is None else go_on(resumed, state, facts)
+    goal = min(state.total_steps, cfg.max_steps or state.total_steps)
+    if state.step >= goal and state.evaluated_step == state.step:
+        return _nothing_left(run, state)
+    batches = build.build_train_batches(cfg, data, start)
 
     # network
     network = build.build_network(cfg, data)
     size = sum(parameter.size for parameter in network.trainable_params())
     log.info("%s with %d classes: %s parameters", cfg.model.name, len(data.class_names), f"{size:,}".replace(",", " "))
-    if cfg.weights is not None:
+    if cfg.weights is not None and resumed is None:
         log.info("weights %s: %s", cfg.weights, build.load_weights(network, cfg.weights, strict=False))
 
     # train step: loss, precision, loss scale, optimizer, schedule, average
-    training = build.build_training(cfg, data, network, steps_per_epoch)
+    training = build.build_training(cfg, data, network, state.steps_per_epoch)
+    if resumed is not None:
+        assign_all(resumed, training.parameters)
+        log.info("going on from %s: step %d, epoch %d", resumed.path, state.step, start[0] + 1)
     evaluate = build.build_evaluation(cfg, data, data.val, training.eval_network, training.refresh)
 
     # run
-    state = TrainState(cfg.epochs, steps_per_epoch, cfg.batch_size)
-    callbacks = build.build_callbacks(cfg, run, state, training, evaluate, device)
+    diagnose = build.build_diagnosis(cfg, run, data, network, training.step)
+    callbacks = build.build_callbacks(cfg, run, state, training, evaluate, device, facts, diagnose)
     log.info(
         "training: %d epochs of %d steps, batch %d, %d px, amp %s, loss scale %s; run folder %s",
-        cfg.epochs, steps_per_epoch, cfg.batch_size, cfg.image_size, cfg.amp.level, cfg.loss_scale.type, run.root,
+        cfg.epochs, state.steps_per_epoch, cfg.batch_size, cfg.image_size, cfg.amp.level, cfg.loss_scale.type, run.root,
     )  # fmt: skip
     started = time.perf_counter()
     try:
         with callbacks.early_stop:
-            Model(training.step).train(
-                cfg.epochs, batches, callbacks.in_order, dataset_sink_mode=device.sink, sink_size=device.sink_size
-            )
+            callbacks.catch_up()
+            if state.step < goal:
+                Model(training.step).train(
+                    cfg.epochs,
+                    batches,
+                    callbacks.in_order,
+                    dataset_sink_mode=device.sink,
+                    sink_size=device.sink_size,
+                    initial_epoch=start[0],
+                )
     except RuntimeError:
         if state.signal is None:
             raise
         callbacks.saver.save_last()  # the signal ended the data workers too, in the middle of a batch
     finally:
-        for sink in callbacks.sinks:
-            sink.close()
+        callbacks.close()
     seconds = time.perf_counter() - started
 
     # result
     curves = plot_curves(run.metrics_csv, run.plots)
     if state.signal is not None:
         saved = run.checkpoints / "last.ckpt"
-        raise Interrupted(f"stopped by {state.stop_reason} at step {state.step}; saved {saved}", state.signal)
+        raise Interrupted(
+            f"stopped by {state.stop_reason} at step {state.step}; saved {saved}. Go on with: "
+            f"msrun train resume={shlex.quote(str(run.root))}",
+            state.signal,
+        )
     result = callbacks.evaluation.result
     picture = report.predictions(data.val, result)
     console.print(report.table(result))
@@ -79,6 +105,14 @@ def train(cfg: TrainConfig) -> float:
     log.info("trained in %.0f s%s", seconds, f", stopped by {state.stop_reason}" if state.stop_reason else "")
     log.info("curves: %s", ", ".join(str(path) for path in curves))
     log.info("predictions: %s", picture)
+    return float(state.best or 0.0)
+
+
+def _nothing_left(run: RunFolder, state: TrainState) -> float:
+    log.info(
+        "nothing left to train: %s has done %d steps of %d epochs; give more with epochs=N (and max_steps=null)",
+        run.root, state.step, state.epoch,
+    )  # fmt: skip
     return float(state.best or 0.0)
 
 

@@ -1,25 +1,44 @@
-"""last, best and every k-th checkpoint."""
+"""Which checkpoints are written, and which are kept."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
+import bisect
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mindspore import Parameter
 from mindspore.train import Callback
 
+from msrun_cli.common.files import write_json
 from msrun_cli.engine.callbacks.evaluation import EpochEvaluation
 from msrun_cli.engine.callbacks.state import TrainState
-from msrun_cli.engine.checkpoint import save_checkpoint, save_state
+from msrun_cli.engine.checkpoint import CheckpointWriter
+
+log = logging.getLogger("msrun")
+
+
+@dataclass(frozen=True)
+class KeepPolicy:
+    """every: epochs between epoch_*.ckpt, 0 = never; every_steps: batches between saves of last.ckpt besides those at
+    the end of each epoch, None = none; last, best: how many of these are kept, last at least 1.
+    """
+
+    every: int = 0
+    every_steps: int | None = None
+    last: int = 2
+    best: int = 1
 
 
 class CheckpointSaver(Callback):
-    """Saves last.ckpt after every epoch, best.ckpt when the monitored metric improved, epoch_*.ckpt every
-    `every` epochs.
+    """Saves last.ckpt after every epoch, best.ckpt when the monitored metric improved, epoch_*.ckpt now and then.
 
+    Older ones are last_2.ckpt, last_3.ckpt, ...; the next best are best_2.ckpt, best_3.ckpt, ...
     Must stand behind the evaluation in the list of callbacks.
-    every: epochs; 0 = never. best: whether to keep best.ckpt.
+    facts: what else the state of a checkpoint says, for a resumed run to compare.
     """
 
     def __init__(
@@ -28,25 +47,84 @@ class CheckpointSaver(Callback):
         folder: Path,
         parameters: Sequence[Parameter],
         evaluation: EpochEvaluation,
-        every: int,
-        best: bool,
+        policy: KeepPolicy,
+        writer: CheckpointWriter,
+        facts: Mapping[str, Any],
     ) -> None:
         super().__init__()
         self.state, self.folder, self.parameters, self.evaluation = state, folder, parameters, evaluation
-        self.every, self.best = every, best
-        folder.mkdir(parents=True, exist_ok=True)
+        self.policy, self.writer, self.facts = policy, writer, facts
+
+    def on_train_step_end(self, run_context) -> None:
+        every = self.policy.every_steps
+        if every is not None and self.state.step % every == 0 and self.state.step % self.state.steps_per_epoch:
+            self.save_last()
 
     def on_train_epoch_end(self, run_context) -> None:
-        self._save("last")
-        if self.best and self.evaluation.is_best:
-            self._save("best")
-        if self.every > 0 and self.state.epoch % self.every == 0 and self.state.stop_reason is None:
+        self.save_epoch()
+
+    def save_epoch(self) -> None:
+        """Save what the end of an epoch asks for."""
+        rank = self._rank()
+        self.save_last()
+        if rank is not None:
+            self._save("best", rank)
+        if self.policy.every > 0 and self.state.epoch % self.policy.every == 0 and self.state.stop_reason is None:
             self._save(f"epoch_{self.state.epoch:04d}")
 
     def save_last(self) -> None:
-        """Save between epochs, after an interruption."""
-        self._save("last")
+        self._save("last", 0, self.policy.last)
 
-    def _save(self, name: str) -> None:
-        save_checkpoint(self.folder / f"{name}.ckpt", self.parameters)
-        save_state(self.folder, dataclasses.asdict(self.state))
+    def _rank(self) -> int | None:
+        """Place of this epoch's evaluation among the best, 0 = the best; None when it is not kept."""
+        if self.policy.best == 0 or self.evaluation.value is None:
+            return None
+        ranking = self.state.ranking
+        rank = bisect.bisect_left([-value for value, _ in ranking], -self.evaluation.value)
+        # an equal value does not push the older one out
+        while rank < len(ranking) and ranking[rank][0] == self.evaluation.value:
+            rank += 1
+        if rank >= self.policy.best:
+            return None
+        ranking.insert(rank, (self.evaluation.value, self.state.epoch))
+        del ranking[self.policy.best :]
+        return rank
+
+    def _save(self, name: str, rank: int = 0, keep: int | None = None) -> None:
+        """Write `name`'s file of that rank; those from the rank on move one place down, the one behind `keep` goes."""
+        keep = self.policy.best if keep is None else keep
+        state = {**self.state.saved(), **self.facts}
+
+        def make_room() -> None:
+            if not name.startswith("epoch"):
+                _move_down([self._path(name, place) for place in range(rank, keep)])
+
+        self.writer.write(self._path(name, rank), self.parameters, state, make_room)
+        # for people; what a resumed run reads stands in the checkpoint itself
+        try:
+            write_json(self.folder / "state.json", {key: value for key, value in state.items() if key != "unlogged"})
+        except OSError as error:
+            log.warning("%s cannot be written: %s", self.folder / "state.json", error.strerror)
+
+    def _path(self, name: str, rank: int) -> Path:
+        return self.folder / (f"{name}.ckpt" if rank == 0 else f"{name}_{rank + 1}.ckpt")
+
+
+def _move_down(paths: Sequence[Path]) -> None:
+    """Each file takes the name of the next. The first stays in its place too, until it is overwritten."""
+    for older, newer in zip(reversed(paths[1:]), reversed(paths[:-1]), strict=True):
+        if newer == paths[0]:
+            _copy(newer, older)
+        elif newer.exists():
+            os.replace(newer, older)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """A second name for the same file; what is written later goes to a new file."""
+    if not source.exists():
+        return
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:  # a file system without hard links: for a moment there is only the older name
+        os.replace(source, target)

@@ -26,28 +26,38 @@ class EpochEvaluation(Callback):
         super().__init__()
         self.state, self.evaluate, self.every, self.monitor, self.sinks = state, evaluate, every, monitor, sinks
         self.result: Any = None
-        self.is_best = False
+        self.value: float | None = None  # of the monitored metric, when this epoch was evaluated
 
     def on_train_epoch_end(self, run_context) -> None:
-        self.is_best = False
-        last = self.state.step >= self.state.total_steps or self.state.stop_reason is not None
-        due = self.every > 0 and self.state.epoch % self.every == 0
-        if self.state.signal is None and (last or due):
-            self._evaluate()
+        self.value = None
+        if self.state.signal is None and (self._is_due() or self.state.stop_reason is not None):
+            self.run()
 
-    def _evaluate(self) -> None:
+    def is_overdue(self) -> bool:
+        """Whether a signal came between the last step of an epoch and its evaluation, before the run was resumed."""
+        state = self.state
+        at_end = state.step > 0 and state.step % state.steps_per_epoch == 0
+        return at_end and state.evaluated_step != state.step and self._is_due()
+
+    def _is_due(self) -> bool:
+        last = self.state.step >= self.state.total_steps
+        return last or (self.every > 0 and self.state.epoch % self.every == 0)
+
+    def run(self) -> None:
+        """Evaluate now."""
         started = time.perf_counter()
         self.result = self.evaluate()
         state = self.state
         state.metrics = {name: float(value) for name, value in self.result.metrics.items()}
         state.evaluated_step = state.step
-        value = state.metrics[self.monitor]
-        if state.best is None or value > state.best:
-            state.best, state.best_epoch, self.is_best = value, state.epoch, True
+        self.value = value = state.metrics[self.monitor]
+        is_best = state.best is None or value > state.best
+        if is_best:
+            state.best, state.best_epoch = value, state.epoch
         for sink in self.sinks:
             sink.write({"kind": "epoch", "epoch": state.epoch, "step": state.step, **state.metrics})
         shown = "  ".join(f"{name} {value:.4f}" for name, value in state.metrics.items())
-        mark = " (best so far)" if self.is_best else ""
+        mark = " (best so far)" if is_best else ""
         log.info(
             "epoch %d/%d evaluated in %.1f s: %s%s",
             state.epoch,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
+from typing import Any
 
 import numpy as np
 from mindspore.train import Callback
 
 from msrun_cli.engine.callbacks.guard import Guard
-from msrun_cli.engine.callbacks.state import Row, RowSink, TrainState
+from msrun_cli.engine.callbacks.state import Row, RowSink, TrainState, as_array
 
 log = logging.getLogger("msrun")
 
@@ -31,23 +32,19 @@ class StepRecorder(Callback):
         graph: bool,
     ) -> None:
         super().__init__()
-        self.state, self.term_names, self.every, self.sinks, self.guard, self.graph = (
-            state,
-            term_names,
-            every,
-            sinks,
-            guard,
-            graph,
-        )
-        self.outputs: list[tuple] = []
+        self.state, self.term_names, self.every = state, term_names, every
+        self.sinks, self.guard, self.graph = sinks, guard, graph
+        self.last_batch: Any = None
         self.compile_s: float | None = None
         self.images_per_s: list[float] = []
         self._waited_s = self._step_s = 0.0
         self._counted = 0
         self._last_end = time.perf_counter()
         self._begin = self._last_end
+        self._first_step = 0
 
     def on_train_begin(self, run_context) -> None:
+        self._first_step = self.state.step  # MindSpore counts from 0 after a resume, too
         if self.graph:
             log.info("compiling the training graph (first step) ...")
         self._last_end = time.perf_counter()
@@ -58,10 +55,12 @@ class StepRecorder(Callback):
 
     def on_train_step_end(self, run_context) -> None:
         parameters = run_context.original_args()
-        done = parameters.cur_step_num - self.state.step  # more than one when data is sunk
-        self.state.step = parameters.cur_step_num
+        step = self._first_step + parameters.cur_step_num
+        done = step - self.state.step  # more than one when data is sunk
+        self.state.step = step
         self.state.epoch = parameters.cur_epoch_num
-        self.outputs.append(parameters.net_outputs)
+        self.state.unlogged.append(parameters.net_outputs)
+        self.last_batch = parameters.train_dataset_element
         now = time.perf_counter()
         if self.compile_s is None:
             self._end_of_first_step(now)
@@ -74,22 +73,24 @@ class StepRecorder(Callback):
             self.flush()
 
     def on_train_epoch_end(self, run_context) -> None:
-        self.flush()
+        if self.state.signal is None:  # else the checkpoint keeps them, and a resumed run writes the whole row
+            self.flush()
         self._last_end = time.perf_counter()
 
     def flush(self) -> None:
         """Read the collected outputs from the device and hand on their row."""
-        if not self.outputs:
+        outputs = self.state.unlogged
+        if not outputs:
             return
         waiting = time.perf_counter()
-        columns = [np.stack([output.asnumpy() for output in column]) for column in zip(*self.outputs, strict=True)]
+        columns = [np.stack([as_array(output) for output in column]) for column in zip(*outputs, strict=True)]
         self._step_s += time.perf_counter() - waiting  # an asynchronous device works until here
-        self.outputs = []
+        self.state.unlogged = []
         row = self._row(*columns)
         for sink in self.sinks:
             sink.write(row)
         terms, overflows, norms, scales = columns[1], columns[4], columns[2], columns[3]
-        self.guard.check(self.state, terms, overflows, norms, scales)
+        self.guard.check(self.state, terms, overflows, norms, scales, self.last_batch)
         self._waited_s = self._step_s = 0.0
         self._counted = 0
 

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy as np
+
+# Of a train step's outputs, in their order: loss, terms, grad_norm, scale, overflows, lr.
+_OUTPUT_TYPES = (np.float32, np.float32, np.float32, np.float32, np.int32, np.float32)
 
 
 @dataclass
@@ -11,7 +18,10 @@ class TrainState:
     """Progress of a training; the recorder advances it, the others read it.
 
     step: finished batches; epoch: the current epoch, from 1; images_per_step: images of one batch on all devices.
-    metrics: of the latest evaluation, at step `evaluated_step`; best, best_epoch: of the monitored metric.
+    metrics: of the latest evaluation, after step `evaluated_step`; best, best_epoch: of the monitored metric;
+    ranking: (value, epoch) of the checkpoints kept as best, best first.
+    unlogged: outputs of the steps since the last log row, one tuple per step; they are kept on the device.
+    skipped, skipped_in_a_row: steps that changed nothing, as of the last log row.
     stop_reason: why training was ended before its last epoch.
     """
 
@@ -21,15 +31,44 @@ class TrainState:
     step: int = 0
     epoch: int = 1
     metrics: dict[str, float] = field(default_factory=dict)
-    evaluated_step: int = -1
+    evaluated_step: int = 0
     best: float | None = None
     best_epoch: int | None = None
+    ranking: list[tuple[float, int]] = field(default_factory=list)
+    unlogged: list[tuple[Any, ...]] = field(default_factory=list)
+    skipped: int = 0
+    skipped_in_a_row: int = 0
     stop_reason: str | None = None
     signal: int | None = None
 
     @property
     def total_steps(self) -> int:
         return self.epochs * self.steps_per_epoch
+
+    def saved(self) -> dict[str, Any]:
+        """What a checkpoint keeps, as JSON can hold it."""
+        values = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+        values["unlogged"] = [[np.asarray(as_array(value)).tolist() for value in step] for step in self.unlogged]
+        return values
+
+    def restore(self, saved: Mapping[str, Any], step: int) -> None:
+        """Go on from a saved state, at `step` (its own, unless an epoch has another number of steps now)."""
+        self.epoch = max(1, -(-step // self.steps_per_epoch))
+        for name in ("metrics", "evaluated_step", "best", "best_epoch", "skipped", "skipped_in_a_row"):
+            setattr(self, name, saved[name])
+        if self.evaluated_step == int(saved["step"]):
+            self.evaluated_step = step
+        self.step = step
+        self.ranking = [(float(value), int(epoch)) for value, epoch in saved["ranking"]]
+        self.unlogged = [
+            tuple(np.asarray(value, kind) for value, kind in zip(values, _OUTPUT_TYPES, strict=True))
+            for values in saved["unlogged"]
+        ]
+
+
+def as_array(value: Any) -> np.ndarray:
+    """A step's output on the host; reading a tensor waits for the device."""
+    return value.asnumpy() if hasattr(value, "asnumpy") else value
 
 
 Row = dict[str, float | int | str | None]

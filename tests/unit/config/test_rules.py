@@ -63,7 +63,7 @@ def test_no_violation(config: dict[str, Any]) -> None:
         (nested(device__mode="pynative", device__jit_level="O1"), "no effect"),
         (nested(device__mode="pynative", device__save_graphs=True), "no effect"),
         (nested(accumulate=1, nbs=64, batch_size=16), "accumulate=null"),
-        (nested(evaluate_every=0, epochs=20, checkpoint__best=True), "last state"),
+        (nested(evaluate_every=0, epochs=20, checkpoint__keep_best=1), "last state"),
     ],
 )
 def test_remarks(config: dict[str, Any], word: str) -> None:

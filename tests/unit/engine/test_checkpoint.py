@@ -1,0 +1,152 @@
+"""Checkpoint files: state inside, checksum, fall-back, what is kept."""
+
+from __future__ import annotations
+
+import os
+
+import mindspore as ms
+import numpy as np
+import pytest
+from mindspore import Parameter, Tensor
+
+from msrun_cli.common.errors import CheckpointError
+from msrun_cli.engine.callbacks.checkpoints import CheckpointSaver, KeepPolicy
+from msrun_cli.engine.callbacks.state import TrainState
+from msrun_cli.engine.checkpoint import (
+    CheckpointWriter,
+    assign_all,
+    newest_complete,
+    read_checkpoint,
+    save_checkpoint,
+)
+
+
+def parameter(value: float, name: str = "weight", shape: tuple[int, ...] = (2, 3)) -> Parameter:
+    return Parameter(Tensor(np.full(shape, value, np.float32)), name=name)
+
+
+def save(path, value: float, **state) -> None:
+    save_checkpoint(path, [("weight", parameter(value)), ("step", Parameter(Tensor(7, ms.int32)))], state)
+
+
+def test_values_and_state_come_back(tmp_path):
+    save(tmp_path / "last.ckpt", 1.5, step=3, loss=0.1, classes=["细胞"])
+    found = read_checkpoint(tmp_path / "last.ckpt")
+    assert found.state == {"step": 3, "loss": 0.1, "classes": ["细胞"]}
+    weight, step = parameter(0.0), Parameter(Tensor(0, ms.int32), name="step")
+    assign_all(found, [weight, step])
+    assert (weight.asnumpy() == 1.5).all()
+    assert step.asnumpy() == 7
+    assert step.shape == ()
+
+
+@pytest.mark.parametrize("fault", ["flipped", "cut", "empty"])
+def test_a_damaged_file_is_passed_over(fault, tmp_path, caplog):
+    save(tmp_path / "last_2.ckpt", 1.0, step=1)
+    save(tmp_path / "last.ckpt", 2.0, step=2)
+    content = bytearray((tmp_path / "last.ckpt").read_bytes())
+    content[len(content) // 3] ^= 1
+    damaged = {"flipped": bytes(content), "cut": bytes(content[:-20]), "empty": b""}[fault]
+    (tmp_path / "last.ckpt").write_bytes(damaged)
+    with caplog.at_level("WARNING", "msrun"):
+        found = newest_complete(tmp_path / "last.ckpt")
+    assert found.path == tmp_path / "last_2.ckpt"
+    assert found.state == {"step": 1}
+    assert "last.ckpt is not a complete" in caplog.text
+    (tmp_path / "last_2.ckpt").unlink()
+    with pytest.raises(CheckpointError, match="not a complete"):
+        newest_complete(tmp_path / "last.ckpt")
+
+
+def test_weights_without_a_state_are_refused(tmp_path):
+    ms.save_checkpoint([{"name": "weight", "data": parameter(1.0)}], str(tmp_path / "foreign.ckpt"))
+    with pytest.raises(CheckpointError, match="no state of a training.*weights="):
+        read_checkpoint(tmp_path / "foreign.ckpt")
+
+
+def test_what_does_not_fit_is_named(tmp_path):
+    save(tmp_path / "last.ckpt", 1.0)
+    found = read_checkpoint(tmp_path / "last.ckpt")
+    with pytest.raises(CheckpointError, match=r"bias is missing; step belongs to nothing; weight is \(2, 3\) in the"):
+        assign_all(found, [parameter(0.0, shape=(4,)), parameter(0.0, "bias")])
+
+
+class Evaluation:
+    value: float | None = None
+
+
+def saver(folder, policy: KeepPolicy, background: bool = False) -> CheckpointSaver:
+    state = TrainState(epochs=9, steps_per_epoch=10, images_per_step=1)
+    writer = CheckpointWriter(background)
+    return CheckpointSaver(state, folder, [parameter(0.0)], Evaluation(), policy, writer, {"data": "abc"})
+
+
+def end_epoch(callback: CheckpointSaver, epoch: int, metric: float | None = None) -> None:
+    callback.state.epoch, callback.state.step = epoch, epoch * 10
+    callback.evaluation.value = metric
+    callback.parameters[0].set_data(Tensor(np.full((2, 3), epoch, np.float32)))
+    callback.on_train_epoch_end(None)
+    callback.writer.finish()
+
+
+def epochs_of(folder) -> dict[str, int]:
+    """Epoch of each file, from its state and its values."""
+    found = {path.name: read_checkpoint(path) for path in folder.glob("*.ckpt")}
+    for checkpoint in found.values():
+        assert (checkpoint.arrays["weight"] == checkpoint.state["epoch"]).all()
+        assert checkpoint.state["data"] == "abc"
+    return {name: checkpoint.state["epoch"] for name, checkpoint in sorted(found.items())}
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_last_best_and_every(background, tmp_path):
+    callback = saver(tmp_path, KeepPolicy(every=3, last=3, best=2), background)
+    for epoch, metric in enumerate([0.1, 0.5, 0.3, None, 0.5, 0.4], start=1):
+        end_epoch(callback, epoch, metric)
+    assert epochs_of(tmp_path) == {
+        **{"last.ckpt": 6, "last_2.ckpt": 5, "last_3.ckpt": 4},
+        **{"best.ckpt": 2, "best_2.ckpt": 5},  # of two equal ones the older stays in front
+        **{"epoch_0003.ckpt": 3, "epoch_0006.ckpt": 6},
+    }
+    assert callback.state.ranking == [(0.5, 2), (0.5, 5)]
+
+
+def test_a_better_one_moves_the_others_down(tmp_path):
+    callback = saver(tmp_path, KeepPolicy(last=1, best=3))
+    for epoch, metric in enumerate([0.3, 0.1, 0.2, 0.4], start=1):
+        end_epoch(callback, epoch, metric)
+    assert epochs_of(tmp_path) == {"last.ckpt": 4, "best.ckpt": 4, "best_2.ckpt": 1, "best_3.ckpt": 3}
+
+
+def test_no_best(tmp_path):
+    callback = saver(tmp_path, KeepPolicy(last=1, best=0))
+    end_epoch(callback, 1, 0.3)
+    assert epochs_of(tmp_path) == {"last.ckpt": 1}
+
+
+def test_between_epochs(tmp_path):
+    callback = saver(tmp_path, KeepPolicy(every_steps=4, last=1))
+    for step in range(1, 11):
+        callback.state.step = step
+        callback.on_train_step_end(None)
+        assert (tmp_path / "last.ckpt").exists() == (step >= 4)
+    assert read_checkpoint(tmp_path / "last.ckpt").state["step"] == 8
+
+
+def test_without_hard_links(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError("not supported")
+
+    monkeypatch.setattr(os, "link", refuse)
+    callback = saver(tmp_path, KeepPolicy(last=2))
+    end_epoch(callback, 1)
+    end_epoch(callback, 2)
+    assert epochs_of(tmp_path) == {"last.ckpt": 2, "last_2.ckpt": 1}
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_a_folder_that_is_gone(background, tmp_path):
+    callback = saver(tmp_path / "run", KeepPolicy(), background)
+    (tmp_path / "run").write_text("a file stands where the folder was")
+    with pytest.raises(CheckpointError, match=r"cannot be written \(.*older checkpoints are intact"):
+        end_epoch(callback, 1)
