@@ -74,6 +74,16 @@ def _bfloat16_on_cpu(level: str, dtype: str, target: str, mode: str) -> str | No
     )
 
 
+@_error("clip_norm", "clip_value")
+def _one_kind_of_clipping(clip_norm: float | None, clip_value: float | None) -> str | None:
+    if clip_norm is None or clip_value is None:
+        return None
+    return (
+        f"clip_norm={clip_norm:g} and clip_value={clip_value:g}: gradients are clipped in one way. Set clip_norm=null "
+        "to clip by value, or clip_value=null to clip by the global norm."
+    )
+
+
 @_error("schedule.warmup_epochs", "epochs")
 def _warmup_fits(warmup: float | None, epochs: int) -> str | None:
     if warmup is None or warmup <= 0 or warmup < epochs:

@@ -29,6 +29,7 @@ def nested(**values: Any) -> dict[str, Any]:
         (nested(checkpoint=None, weights=None), "must be set"),
         (nested(checkpoint="a", weights="b"), "Remove one"),
         (nested(device__sink_size=0), "device.sink_size=0"),
+        (nested(clip_norm=10.0, clip_value=0.5), "clip_norm=null"),
         (nested(eval_transforms={"a": {"until_epoch": -1}, "b": None}), "eval_transforms.a.until_epoch"),
     ],
 )
