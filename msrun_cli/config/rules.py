@@ -64,13 +64,13 @@ def _register(target: list[tuple[tuple[str, ...], Rule]], keys: tuple[str, ...])
     return add
 
 
-@_error("amp.level", "amp.dtype", "device.target", "device.mode")
-def _bfloat16_on_cpu(level: str, dtype: str, target: str, mode: str) -> str | None:
-    if level == "O0" or (dtype, target, mode) != ("bfloat16", "cpu", "graph"):
+@_error("amp.level", "amp.dtype", "device.target")
+def _bfloat16_on_cpu(level: str, dtype: str, target: str) -> str | None:
+    if level == "O0" or (dtype, target) != ("bfloat16", "cpu"):
         return None
     return (
-        f"amp.level={level} with amp.dtype=bfloat16, device.target=cpu and device.mode=graph: MindSpore has no "
-        "bfloat16 kernels for this. Set amp.dtype=float16, or amp=O0, which is also the fastest on a CPU."
+        f"amp.level={level} with amp.dtype=bfloat16 and device.target=cpu: MindSpore has no bfloat16 convolution on a "
+        "CPU. Set amp.dtype=float16, or amp=O0, which is also the fastest on a CPU."
     )
 
 

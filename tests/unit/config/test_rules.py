@@ -43,7 +43,6 @@ def test_violations(config: dict[str, Any], word: str) -> None:
     [
         {},
         nested(amp__level="O0", amp__dtype="bfloat16", device__target="cpu", device__mode="graph"),
-        nested(amp__level="O2", amp__dtype="bfloat16", device__target="cpu", device__mode="pynative"),
         nested(amp__level="O2", amp__dtype="bfloat16", device__target="auto", device__mode="graph"),
         nested(schedule__warmup_epochs=3.0, epochs=20),
         nested(schedule__warmup_epochs=None, epochs=1),
