@@ -84,7 +84,7 @@ def _run(command: Command, overrides: list[str], flags: Flags) -> int:
     from msrun_cli.config.prepare import configured_sweep, prepared
 
     composer = Composer(flags.config_name or command.name, flags.config_dir)
-    overrides, notes = prepared(composer, overrides)
+    overrides, notes = prepared(composer, overrides, flags.multirun)
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
     if flags.info is not None:

@@ -10,7 +10,7 @@ from msrun_cli.config.composer import Composer
 from msrun_cli.config.inherit import inherited_choices
 
 
-def prepared(composer: Composer, overrides: list[str]) -> tuple[list[str], list[str]]:
+def prepared(composer: Composer, overrides: list[str], multirun: bool = False) -> tuple[list[str], list[str]]:
     """`+experiment=x` becomes `experiment=x`; the group choices of an evaluated or resumed run stand first; notes."""
     try:
         groups = composer.groups
@@ -25,7 +25,7 @@ def prepared(composer: Composer, overrides: list[str]) -> tuple[list[str], list[
             for key, _, option in offered
             if key == "name" or composer.has_option(key.split("@")[0], option)
         ]
-        return resume.prepared(composer, known + typed)
+        return resume.prepared(composer, known + typed, multirun)
     except HydraException:  # said better by the examination
         return overrides, []
 
