@@ -62,6 +62,7 @@ def build_training(cfg: TrainConfig, task: Task, network: nn.Cell, steps_per_epo
         average,
         clip_norm=cfg.clip_norm,
         accumulate=accumulate,
+        clip_value=cfg.clip_value,
     )
     if cfg.ema.enabled:
         return Training(step, eval_network, _nothing, training_parameters(network, eval_network, step), loss.term_names)

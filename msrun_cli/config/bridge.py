@@ -81,15 +81,16 @@ def say_error(error: BaseException) -> None:
 
 def _run(command: Command, overrides: list[str], flags: Flags) -> int:
     from msrun_cli.config.composer import Composer
+    from msrun_cli.config.prepare import configured_sweep, prepared
 
     composer = Composer(flags.config_name or command.name, flags.config_dir)
-    overrides, notes = _prepared(composer, overrides)
+    overrides, notes = prepared(composer, overrides, flags.multirun)
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
     if flags.info is not None:
         _call_hydra(Job(command, flags), composer.config_name, overrides, flags)
         return 0
-    multirun = flags.multirun or _configured_sweep(composer, overrides)
+    multirun = flags.multirun or configured_sweep(composer, overrides)
     finding = _examined(composer, command, overrides, multirun)
     if flags.cfg is not None:
         return _show(command, composer.config_name, overrides, flags, finding)
@@ -101,56 +102,6 @@ def _run(command: Command, overrides: list[str], flags: Flags) -> int:
     job = Job(command, flags)
     _call_hydra(job, composer.config_name, overrides, flags)
     return _exit_code(job)
-
-
-def _prepared(composer: Composer, overrides: list[str]) -> tuple[list[str], list[str]]:
-    """`+experiment=x` becomes `experiment=x`; the group choices of an evaluated or resumed run stand first; notes."""
-    from hydra.errors import HydraException
-
-    from msrun_cli.config import resume
-    from msrun_cli.config.inherit import inherited_choices
-
-    try:
-        groups = composer.groups
-        prepared = [
-            text[1:] if text.startswith("+") and text[1:].partition("=")[0] in groups else text
-            for text in (_quoted(composer, text) for text in overrides)
-        ]
-        inherited = inherited_choices(prepared) if composer.is_group("model") else []
-        offered = [item.partition("=") for item in inherited]
-        known = [
-            f"{key}={option}"
-            for key, _, option in offered
-            if key == "name" or composer.has_option(key.split("@")[0], option)
-        ]
-        return resume.prepared(composer, known + prepared)
-    except HydraException:  # said better by the examination
-        return overrides, []
-
-
-def _quoted(composer: Composer, text: str) -> str:
-    """The override, its value in quotes where Hydra's grammar wants them: paths with blanks or Chinese characters."""
-    from hydra.errors import OverrideParseException
-
-    key, equals, value = text.partition("=")
-    try:
-        composer.parse(text)
-    except OverrideParseException:
-        if equals and value and not set(value) & set("\"'{}[]()$,"):
-            return f'{key}="{value}"'
-    return text
-
-
-def _configured_sweep(composer: Composer, overrides: list[str]) -> bool:
-    """Several values without -m are right where the configuration itself asks for a sweep (hydra.mode: MULTIRUN)."""
-    from hydra.types import RunMode
-
-    try:
-        if not any(composer.parse(text).is_sweep_override() for text in overrides):
-            return False
-        return bool(composer.compose(overrides, multirun=True).hydra.mode == RunMode.MULTIRUN)
-    except Exception:  # whatever it is, the examination names it
-        return False
 
 
 def _examined(composer: Composer, command: Command, overrides: list[str], multirun: bool) -> Finding:

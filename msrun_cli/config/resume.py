@@ -31,7 +31,7 @@ _WHOLE = ("experiment", "debug", "recipe")  # groups that set everything
 _RUN_FOLDER = "hydra.run.dir"
 
 
-def prepared(composer: Composer, overrides: Sequence[str]) -> tuple[list[str], list[str]]:
+def prepared(composer: Composer, overrides: Sequence[str], multirun: bool = False) -> tuple[list[str], list[str]]:
     """The overrides with `resume` naming a file, the run's choices before and its folder behind; and notes.
 
     Raises CheckpointError when there is nothing to go on from, ConfigError when an override does not go with resume.
@@ -40,8 +40,8 @@ def prepared(composer: Composer, overrides: Sequence[str]) -> tuple[list[str], l
     wanted = next((item for item in user if item.key_or_group == "resume"), None)
     if wanted is None or wanted.is_delete() or wanted.value() is None:
         return list(overrides), []
-    if wanted.is_sweep_override():
-        raise ConfigError("resume takes one run; to go on with several, start one command each.")
+    if multirun or any(item.is_sweep_override() for item in user):
+        raise ConfigError("resume does not go with -m or several values: a run goes on alone, in its own folder.")
     others = [text for text, item in zip(overrides, user, strict=True) if item is not wanted]
     keys = {inherit.group_key(item) for item in user}
     for name in _WHOLE:

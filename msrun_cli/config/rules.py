@@ -28,13 +28,23 @@ def default_warmup_epochs(epochs: float, decay: str = "cosine") -> float:
     return 0.3 * epochs if decay == "one_cycle" else min(3.0, epochs / 5)
 
 
-@error("amp.level", "amp.dtype", "device.target", "device.mode")
-def _bfloat16_on_cpu(level: str, dtype: str, target: str, mode: str) -> str | None:
-    if level == "O0" or (dtype, target, mode) != ("bfloat16", "cpu", "graph"):
+@error("amp.level", "amp.dtype", "device.target")
+def _bfloat16_on_cpu(level: str, dtype: str, target: str) -> str | None:
+    if level == "O0" or (dtype, target) != ("bfloat16", "cpu"):
         return None
     return (
-        f"amp.level={level} with amp.dtype=bfloat16, device.target=cpu and device.mode=graph: MindSpore has no "
-        "bfloat16 kernels for this. Set amp.dtype=float16, or amp=O0, which is also the fastest on a CPU."
+        f"amp.level={level} with amp.dtype=bfloat16 and device.target=cpu: MindSpore has no bfloat16 convolution on a "
+        "CPU. Set amp.dtype=float16, or amp=O0, which is also the fastest on a CPU."
+    )
+
+
+@error("clip_norm", "clip_value")
+def _one_kind_of_clipping(clip_norm: float | None, clip_value: float | None) -> str | None:
+    if clip_norm is None or clip_value is None:
+        return None
+    return (
+        f"clip_norm={clip_norm:g} and clip_value={clip_value:g}: gradients are clipped in one way. Set clip_norm=null "
+        "to clip by value, or clip_value=null to clip by the global norm."
     )
 
 

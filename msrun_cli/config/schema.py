@@ -191,6 +191,7 @@ class TrainConfig:
     accumulate: int | None = setting(low=1)  # batches per update; None = from nbs
     nbs: int | None = setting(low=1)  # images; None = weight decay is not scaled
     clip_norm: float | None = setting(above=0)  # None = off
+    clip_value: float | None = setting(above=0)  # None = off
     evaluate_every: int = setting(low=0)  # epochs; 0 = only at the end
 
 

@@ -13,6 +13,7 @@ from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 _square_sum = ops.MultitypeFuncGraph("square_sum")
 _add_to = ops.MultitypeFuncGraph("add_to")
 _clear = ops.MultitypeFuncGraph("clear")
+_clamp = ops.MultitypeFuncGraph("clamp")
 _copy = ops.MultitypeFuncGraph("copy")
 _set = ops.MultitypeFuncGraph("set")
 
@@ -30,6 +31,11 @@ def _add_scaled(factor, total, gradient):
 @_clear.register("Tensor")
 def _set_zero(total):
     return ops.assign(total, ops.zeros_like(total))
+
+
+@_clamp.register("Tensor", "Number", "Tensor")
+def _clamped(factor, limit, gradient):
+    return ops.clamp(gradient.astype(ms.float32) * factor, -limit, limit)
 
 
 @_copy.register("Tensor")
@@ -74,6 +80,7 @@ class TrainStep(nn.Cell):
         loss_scale: from `engine.loss_scale`.
         average: from `optim.ema`.
         clip_norm: largest global norm of the gradient; None = no clipping.
+        clip_value: largest absolute value of each number of the gradient; None = no clipping. At most one of both.
         accumulate: number of batches whose mean gradient makes one update.
     """
 
@@ -87,13 +94,15 @@ class TrainStep(nn.Cell):
         average: nn.Cell,
         clip_norm: float | None = None,
         accumulate: int = 1,
+        clip_value: float | None = None,
     ) -> None:
         super().__init__(auto_prefix=False)
         self.optimizer, self.schedule, self.loss_scale, self.average = optimizer, schedule, loss_scale, average
         self.weights: ParameterTuple = optimizer.parameters
         self.forward = ScaledLoss(network, loss)  # a child, so that set_train reaches the network
         self.gradient = ms.value_and_grad(self.forward, None, self.weights, has_aux=True)
-        self.clip_norm = clip_norm
+        assert clip_norm is None or clip_value is None
+        self.clip_norm, self.clip_value = clip_norm, clip_value
         self.accumulate = accumulate
         self.updates = Parameter(Tensor(0, ms.int32), name="step.updates", requires_grad=False)
         self.overflows = Parameter(Tensor(0, ms.int32), name="step.overflows", requires_grad=False)
@@ -161,6 +170,9 @@ class TrainStep(nn.Cell):
         """gradients * factor are the unscaled gradients, `norm` their global norm."""
         if self.clip_norm is not None:
             factor = factor * ops.minimum(self.clip_norm / (norm + 1e-6), self.one)
+        if self.clip_value is not None:
+            gradients = self.map(ops.partial(_clamp, factor, self.clip_value), gradients)
+            factor = self.one
         updated = self.optimizer(gradients, factor, rates[0], rates[1], rates[2])
         count = ops.depend(self.updates + 1, updated)
         counted = ops.assign(self.updates, count)

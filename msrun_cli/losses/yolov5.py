@@ -1,11 +1,9 @@
 """YOLOv5 loss with fixed shapes, so that it compiles once in graph mode.
 
 Input contract: `targets` float32 (B, M, 5) as [class, cx, cy, w, h] normalised to 0..1, class -1 = padding.
-Matching (YOLOv5 release 6/7): an anchor matches a box when neither side differs by more than
-`anchor_threshold`; the box
-is then also given to the neighbouring cells whose centre is nearer than half a cell. Box term: 1 - CIoU (Zheng
-et al. 2020);
-objectness target: the IoU itself; classes: one binary cross entropy each.
+Matching (YOLOv5 release 6/7): an anchor matches a box when neither side differs by more than `anchor_threshold`; the
+box is then also given to the neighbouring cells whose centre is nearer than half a cell. Box term: 1 - CIoU (Zheng et
+al. 2020); objectness target: the IoU itself; classes: one binary cross entropy each.
 """
 
 from __future__ import annotations
@@ -30,9 +28,8 @@ EPSILON = 1e-7
 class YOLOv5Loss(nn.Cell):
     """construct(maps, targets) -> (total, terms).
 
-    `total` is the sum of the weighted terms times the batch size times `batch_factor` (the convention of
-    YOLOv5, on which
-    its learning rates rest); `terms` float32 (3,) are the weighted box, objectness and class terms, per image.
+    `total` is the sum of the weighted terms times the batch size times `batch_factor` (the convention of YOLOv5, on
+    which its learning rates rest); `terms` float32 (3,) are the weighted box, objectness and class terms, per image.
 
     Args:
         num_classes, image_size (pixels), anchors_pixels, strides: of the network.

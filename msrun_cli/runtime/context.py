@@ -64,9 +64,9 @@ def start_device(
     except (RuntimeError, ValueError) as error:
         raise DeviceError(_unusable(name, error)) from error
     graph = mode == "graph"
-    if amp_dtype == "bfloat16" and amp_level != "O0" and name == "CPU" and graph:
+    if amp_dtype == "bfloat16" and amp_level != "O0" and name == "CPU":
         raise ConfigError(
-            f"amp.dtype=bfloat16 with amp.level={amp_level}: MindSpore has no bfloat16 kernels for graph mode on a CPU "
+            f"amp.dtype=bfloat16 with amp.level={amp_level}: MindSpore has no bfloat16 convolution on a CPU "
             "(device=auto found a CPU). Use amp.dtype=float16."
         )
     ms.set_context(mode=ms.GRAPH_MODE if graph else ms.PYNATIVE_MODE)

@@ -83,6 +83,7 @@ def test_more_epochs_and_what_is_refused(whole, tmp_path):
         (["model=yolov5s"], 5, "is from another model"),
         (["dataset.train_images=40"], 5, "was trained on other data: 32 training images then, 40 now"),
         (["experiment=bccd_yolov5n"], 2, "does not go with resume"),
+        (["seed=1,2", "-m"], 2, "resume does not go with -m"),
     ):
         done = msrun("train", f"resume={whole}", "epochs=9", *words, cwd=tmp_path)
         assert (done.returncode, said in done.stderr) == (code, True), done.stderr

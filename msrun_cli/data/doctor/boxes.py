@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from msrun_cli.data.doctor.checked import CheckedData, CheckedSplit
 from msrun_cli.data.doctor.findings import FAIL, PASS, WARN, Example, Finding, finding
+from msrun_cli.data.scan import ImageLook
 
 # Sentences of a reader's Tally look like "train: 3 boxes outside their image dropped".
 _COUNTED = re.compile(r"^(?P<split>[^:]+): (?P<number>\d+) (?P<what>(?!images in |files in ).+)$", re.DOTALL)
@@ -15,9 +17,14 @@ _FAULT_WORDS = re.compile(r"\b(dropped|cut|left out|repeated|without a label fil
 _MOST_BACKGROUND = 0.1  # part of the images; more is unusual, and often a sign of labels in the wrong place
 
 
-def label_notes(data: CheckedData) -> Finding:
-    """Label files that the reader refused, and faults in the others as it counted them."""
-    refused = [(split, *fault) for split in data.splits for fault in split.refused]
+def label_notes(data: CheckedData, looks: Mapping[str, Sequence[ImageLook]]) -> Finding:
+    """Samples that the reader refused though their image is fine, and faults in the others as it counted them."""
+    refused = [
+        (split, path, reason)
+        for split in data.splits
+        for path, reason, index in split.refused
+        if index is None or looks[split.name][index].fault is None
+    ]
     cases = [
         (found, note) for note in data.notes if (found := _COUNTED.match(note)) and _FAULT_WORDS.search(found["what"])
     ]

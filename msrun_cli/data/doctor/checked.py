@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,7 +20,7 @@ class CheckedSplit:
     classes: int64 (N,), class index of each box or, in classification, of each image; owners: int64 (N,), the record
     each belongs to; boxes_xyxy: float64 (N, 4) pixels of the file, (0, 4) in classification; crowds: bool (N,)
     sizes: int64 (records, 2), width and height as annotated, 0 = unknown, as for images that the reader left out
-    refused: (path, reason) of label files that the reader left out
+    refused: (path, reason, record or None) of samples that the reader left out, for their labels or for their image
     """
 
     name: str
@@ -30,7 +30,7 @@ class CheckedSplit:
     boxes_xyxy: np.ndarray
     crowds: np.ndarray
     sizes: np.ndarray
-    refused: tuple[tuple[str, str], ...] = ()
+    refused: tuple[tuple[str, str, int | None], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,15 +58,18 @@ class CheckedData:
 
 
 def detection_view(data: DetectionData) -> CheckedData:
-    train, val = (_boxes_view(split) for split in (data.train, data.val))
+    train = _boxes_view(data.train)
+    # Without a val split readers give the train records again, but not what they left out of them.
+    val = replace(train, name="val") if data.val.records is data.train.records else _boxes_view(data.val)
     return CheckedData("detection", train, val, data.class_names, data.notes)
 
 
 def _boxes_view(split: Split) -> CheckedSplit:
-    # Samples that a reader could not use: images are looked at like all others, label files are told as they are.
+    # Samples that a reader could not use: their images are looked at like all others.
     faults = [(fault.path, fault.reason) for fault in getattr(split, "faults", ())]
     images = [path for path, _ in faults if os.path.splitext(path)[1].lower() not in _LABEL_SUFFIXES]
     records: Sequence[Record] = split.records
+    place = {path: index for index, path in enumerate(images, len(records))}
     if images:
         records = [*records, *paths_view(split.name, images).records]
     counts = [len(record.labels) for record in records]
@@ -78,7 +81,7 @@ def _boxes_view(split: Split) -> CheckedSplit:
         np.concatenate([record.boxes_xyxy for record in records] or [np.zeros((0, 4))]).astype(np.float64),
         np.concatenate([record.iscrowd for record in records] or [np.zeros(0)]).astype(bool),
         _sizes(records),
-        tuple((path, reason) for path, reason in faults if path not in images),
+        tuple((path, reason, place.get(path)) for path, reason in faults),
     )
 
 

@@ -76,7 +76,7 @@ def examine(data: CheckedData, refusal: DataError | None, options: CheckOptions,
     findings = [
         _reader(data, refusal),
         *file_checks(data, looks, [] if options.deep else complaints),
-        *_label_checks(data, options),
+        *_label_checks(data, looks, options),
         *copies,
         _anchor_finding(data, fit, options),
     ]
@@ -116,7 +116,7 @@ def _reader(data: CheckedData, refusal: DataError | None) -> Finding:
     return Finding("reader", FAIL, 1, summary, examples, "correct this first, then check again")
 
 
-def _label_checks(data: CheckedData, options: CheckOptions) -> list[Finding]:
+def _label_checks(data: CheckedData, looks: dict[str, list[ImageLook]], options: CheckOptions) -> list[Finding]:
     if data.task == "files":
         names = (*_LABEL_CHECKS, *_CLASS_CHECKS, *_SPLIT_CHECKS)
         return [skipped(check, "the annotations could not be read") for check in names]
@@ -124,9 +124,9 @@ def _label_checks(data: CheckedData, options: CheckOptions) -> list[Finding]:
     of_splits = split_checks(data, options.batch_size)
     if data.task == "classification":
         without = [skipped(check, "a dataset without boxes") for check in _LABEL_CHECKS[1:]]
-        return [label_notes(data), *without, *of_classes, *of_splits]
+        return [label_notes(data, looks), *without, *of_classes, *of_splits]
     of_boxes = box_checks(data, options.image_size, options.tiny_pixels, options.covering)
-    return [label_notes(data), *of_boxes, background(data), *of_classes, *of_splits]
+    return [label_notes(data, looks), *of_boxes, background(data), *of_classes, *of_splits]
 
 
 def _anchors(data: CheckedData, options: CheckOptions) -> AnchorFit | None:

@@ -35,6 +35,7 @@ FOLDERS = {"name": "imagefolder", "_target_": "msrun_cli.data.imagefolder.read_i
         (nested(checkpoint=None, weights=None), "must be set"),
         (nested(checkpoint="a", weights="b"), "Remove one"),
         (nested(device__sink_size=0), "device.sink_size=0"),
+        (nested(clip_norm=10.0, clip_value=0.5), "clip_norm=null"),
         (nested(eval_transforms={"a": {"until_epoch": -1}, "b": None}), "eval_transforms.a.until_epoch"),
         (nested(schedule__warmup_epochs=9.0, epochs=5), "not shorter than epochs=5"),
         (nested(schedule=STEP | {"warmup_epochs": 4.0}, epochs=10), "beyond the first milestone"),
@@ -70,7 +71,6 @@ def test_violations(config: dict[str, Any], word: str) -> None:
     [
         {},
         nested(amp__level="O0", amp__dtype="bfloat16", device__target="cpu", device__mode="graph"),
-        nested(amp__level="O2", amp__dtype="bfloat16", device__target="cpu", device__mode="pynative"),
         nested(amp__level="O2", amp__dtype="bfloat16", device__target="auto", device__mode="graph"),
         nested(schedule__warmup_epochs=3.0, epochs=20),
         nested(schedule__warmup_epochs=None, epochs=1),

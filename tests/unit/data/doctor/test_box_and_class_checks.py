@@ -10,7 +10,7 @@ from msrun_cli.data.doctor.classes import class_checks, split_checks
 from msrun_cli.data.doctor.findings import Finding, worst
 from msrun_cli.data.doctor.statistics import statistics
 from msrun_cli.data.records import DetectionData, Record, Split
-from msrun_cli.data.scan import ImageLook
+from msrun_cli.data.scan import ImageFault, ImageLook
 
 Box = tuple[float, float, float, float, int]
 
@@ -100,7 +100,7 @@ def test_what_the_reader_counted() -> None:
         "train: 10 crowd boxes, not trained on",
         "no val split under /x: evaluating on train",
     )
-    found = label_notes(view([record("a.jpg")], [], *notes))
+    found = label_notes(view([record("a.jpg")], [], *notes), {})
     assert (found.status, found.count) == ("warn", 7)
     assert [e.text for e in found.examples] == [notes[1], notes[2]]
 
@@ -119,17 +119,33 @@ class SplitWithFaults:
 
 
 def test_samples_that_the_reader_left_out() -> None:
-    faults = (Fault("gone.jpg", "gone.jpg does not exist."), Fault("a.txt", "line 3: class 9 is not in the 2 classes"))
+    faults = (
+        Fault("gone.jpg", "gone.jpg does not exist."),
+        Fault("a.txt", "line 3: class 9 is not in the 2 classes"),
+        Fault("c.jpg", "its c.xml is not valid XML"),
+    )
     splits = SplitWithFaults("train", (record("b.jpg", (0, 0, 9, 9, 0)),), faults), SplitWithFaults("val", ())
     data = detection_view(DetectionData(*splits, ("a", "b"), (0, 1)))
-    assert [item.image_path for item in data.train.records] == ["b.jpg", "gone.jpg"]  # the scan will say why
-    assert data.train.sizes.tolist() == [[200, 100], [0, 0]]
-    found = label_notes(data)
-    assert (found.status, found.count) == ("fail", 1)
-    assert found.examples[0].text == "a.txt: line 3: class 9 is not in the 2 classes"
+    # The scan says what is wrong with these images, if anything.
+    assert [item.image_path for item in data.train.records] == ["b.jpg", "gone.jpg", "c.jpg"]
+    assert data.train.sizes.tolist() == [[200, 100], [0, 0], [0, 0]]
+    fine, gone = ImageLook("JPEG", 200, 100, None), ImageLook("", 0, 0, ImageFault(1, "gone.jpg", "missing", "..."))
+    looks = {"train": [fine, gone, fine]}
+    found = label_notes(data, looks)
+    assert (found.status, found.count) == ("fail", 2)
+    assert [example.text for example in found.examples] == [
+        "a.txt: line 3: class 9 is not in the 2 classes",
+        "c.jpg: its c.xml is not valid XML",
+    ]
     assert background(data).count == 0
-    looks = {"train": [ImageLook("JPEG", 200, 100, None)] * 2}
     assert statistics(data, looks)["splits"]["train"]["images_without_boxes"] == 0
+
+
+def test_without_val_the_splits_stay_the_same_whatever_was_left_out() -> None:
+    records = (record("b.jpg", (0, 0, 9, 9, 0)),)
+    splits = SplitWithFaults("train", records, (Fault("gone.jpg", "..."),)), SplitWithFaults("val", records)
+    data = detection_view(DetectionData(*splits, ("a",), (0,)))
+    assert data.same and [len(split.records) for split in data.splits] == [2]
 
 
 def test_statistics() -> None:

@@ -1,0 +1,159 @@
+"""Every combination of precision, loss scale, accumulation, clipping, average and mode trains or is refused.
+
+The default suite runs rows that cover each pair of values; `pytest -m slow` runs all of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+
+import mindspore as ms
+import numpy as np
+import pytest
+from mindspore import Tensor, nn
+
+from msrun_cli.config import rules
+from msrun_cli.engine.amp import apply_amp
+from msrun_cli.engine.loss_scale import make_loss_scale
+from msrun_cli.engine.train_step import TrainStep
+from msrun_cli.losses.yolov5 import YOLOv5Loss
+from msrun_cli.optim.ema import ExponentialMovingAverage, NoAverage
+from msrun_cli.optim.schedule import WarmupDecay
+from msrun_cli.optim.sgd import SGD
+
+SIZE, CLASSES = 32, 2
+FACTORS = {
+    "amp": ("O0", "O1", "O2", "O3", "O2 bfloat16"),
+    "scale": ("none", "fixed", "dynamic"),
+    "accumulate": (1, 4),
+    "clip": ("none", "norm", "value"),
+    "ema": (False, True),
+    "mode": ("graph", "pynative"),
+}
+UPDATES = {1: 2, 4: 1}  # by accumulation
+ALL = list(itertools.product(*FACTORS.values()))
+
+
+def covering(rows: list[tuple]) -> list[tuple]:
+    """Greedily chosen rows in which each pair of values of two factors occurs, those that are refused last."""
+    rows = sorted(rows, key=lambda row: refusal(row) is not None)
+
+    def pairs(row: tuple) -> set[tuple]:
+        return set(itertools.combinations(enumerate(row), 2))
+
+    left = set().union(*map(pairs, rows))
+    chosen: list[tuple] = []
+    while left:
+        best = max(rows, key=lambda row: len(pairs(row) & left))
+        chosen.append(best)
+        left -= pairs(best)
+    return chosen
+
+
+class TinyDetector(nn.Cell):
+    """Raw maps of two levels, (B, 1, y, x, 5 + classes), from images (B, 3, H, W)."""
+
+    anchors_pixels = (((10, 10),), ((20, 20),))
+    strides = (8, 16)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 8, stride=8, pad_mode="valid")
+        self.norm = nn.BatchNorm2d(8)
+        self.act = nn.SiLU()
+        self.down = nn.Conv2d(8, 8, 2, stride=2, pad_mode="valid")
+        self.heads = nn.CellList([nn.Conv2d(8, 5 + CLASSES, 1, has_bias=True) for _ in self.strides])
+
+    def construct(self, x):
+        first = self.act(self.norm(self.stem(x)))
+        second = self.down(first)
+        return self._map(self.heads[0](first)), self._map(self.heads[1](second))
+
+    def _map(self, raw):
+        return raw.expand_dims(1).transpose(0, 1, 3, 4, 2)
+
+
+def refusal(row: tuple) -> str | None:
+    """What the rules between settings say to this row on a CPU."""
+    amp, scale, accumulate, clip, _, mode = row
+    level, _, dtype = amp.partition(" ")
+    found = rules.violations(
+        {
+            "amp": {"level": level, "dtype": dtype or "float16"},
+            "device": {"target": "cpu", "mode": mode},
+            "loss_scale": {"type": scale},
+            "accumulate": accumulate,
+            "clip_norm": 1.0 if clip == "norm" else None,
+            "clip_value": 0.1 if clip == "value" else None,
+        }
+    )
+    return found[0] if found else None
+
+
+def train(row: tuple) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], list]:
+    """Parameters before and after the updates, and the outputs of the steps."""
+    amp, scale, accumulate, clip, ema, mode = row
+    level, _, dtype = amp.partition(" ")
+    ms.set_context(mode=ms.GRAPH_MODE if mode == "graph" else ms.PYNATIVE_MODE)
+    ms.set_seed(0)
+    network = TinyDetector()
+    average: nn.Cell = NoAverage()
+    if ema:
+        average_network = TinyDetector()
+        average_network.update_parameters_name("ema.")
+        average = ExponentialMovingAverage(network, average_network, 0.9, 2.0)
+    optimizer = SGD(network.trainable_params(), lr=0.01)
+    step = TrainStep(
+        apply_amp(network, level, dtype or "float16"),
+        YOLOv5Loss(CLASSES, SIZE, network.anchors_pixels, network.strides),
+        optimizer,
+        WarmupDecay(0.01, 0.9, total_updates=10, warmup_updates=0),
+        make_loss_scale(scale, 8.0, 2.0, 100),
+        average,
+        1.0 if clip == "norm" else None,
+        accumulate,
+        0.1 if clip == "value" else None,
+    )
+    step.set_train(True)
+    rng = np.random.default_rng(0)
+    images = Tensor(rng.standard_normal((2, 3, SIZE, SIZE)).astype(np.float32))
+    targets = np.full((2, 8, 5), -1, np.float32)
+    targets[:, 0] = [1, 0.5, 0.5, 0.4, 0.3]
+    before = {parameter.name: parameter.asnumpy().copy() for parameter in step.get_parameters()}
+    outputs = [
+        [value.asnumpy() for value in step(images, Tensor(targets))] for _ in range(accumulate * UPDATES[accumulate])
+    ]
+    return before, {parameter.name: parameter.asnumpy() for parameter in step.get_parameters()}, outputs
+
+
+@functools.cache
+def reference(accumulate: int, clip: str) -> list[float]:
+    """Losses of float32 without a loss scale."""
+    return [float(loss) for loss, *_ in train(("O0", "none", accumulate, clip, False, "graph"))[2]]
+
+
+def check(row: tuple) -> None:
+    reason = refusal(row)
+    if reason is not None:
+        assert "O2 bfloat16" in row and "amp.dtype=float16" in reason
+        return
+    before, after, outputs = train(row)
+    assert after["step.updates"] == UPDATES[row[2]] and after["step.overflows"] == 0
+    assert all(np.isfinite(value.astype(np.float32)).all() for value in after.values())
+    np.testing.assert_allclose([loss for loss, *_ in outputs], reference(*row[2:4])[: len(outputs)], rtol=0.01)
+    assert not np.array_equal(before["stem.weight"], after["stem.weight"])
+    averaged = [name for name in after if name.startswith("ema.")]
+    assert bool(averaged) == row[4]
+    assert all(not np.array_equal(before[name], after[name]) for name in averaged if name.endswith("weight"))
+
+
+@pytest.mark.parametrize("row", covering(ALL), ids=lambda row: "-".join(map(str, row)))
+def test_pairs(row):
+    check(row)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", ALL, ids=lambda row: "-".join(map(str, row)))
+def test_all(row):
+    check(row)
