@@ -62,15 +62,6 @@ def image_size(path: str) -> tuple[int, int]:
     return size
 
 
-def check_image(path: str, width: int, height: int) -> None:
-    """The checks of `read_rgb` without decoding, where the header tells the size. Raises DataError as it does."""
-    content = _read(path)
-    _check_complete(path, content)
-    head = content[: 1 << 16]
-    if (_png_size(head) or _jpeg_size(head)) != (width, height):
-        read_rgb(path, width, height)  # another orientation, another format, or really another size
-
-
 def _read(path: str) -> bytes:
     try:
         content = Path(path).read_bytes()
