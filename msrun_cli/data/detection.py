@@ -25,6 +25,7 @@ _CHEAP_BOXES = 200
 # counted and said).
 _RARE = 1e-4
 _MOST_RECENT_BYTES = 1 << 29
+_LEAST_WINDOW = 64
 
 
 def train_pipeline(
@@ -57,6 +58,7 @@ def train_pipeline(
             f"the {split.name} split has no images: set dataset.train.annotations and dataset.train.images."
         )
     steps, positions_of = training_rows(len(split.records), batch_size, shard, split=split.name, first_step=first_step)
+    window = partner_window_of(reading.partner_window, len(split.records), image_size, batch_size * shard[1])
     # Before workers are forked: a child with OpenCV's thread pool of its parent can hang.
     cv2.setNumThreads(0)
     fit = None if transforms.fit is None else Fit(image_size, transforms.fit, reading.reduced)
@@ -64,14 +66,14 @@ def train_pipeline(
         Pictures(
             split.records,
             fit,
-            recent_bytes=_recent_bytes(transforms, image_size, reading.partner_window, batch_size * shard[1]),
+            recent_bytes=_recent_bytes(image_size, loader) if transforms.merges > 1 else 0,
             cache=cache_of(split, fit, reading),
         ),
         transforms,
         image_size=image_size,
         max_boxes=max_boxes,
         seed=seed,
-        partner_window=reading.partner_window,
+        partner_window=window,
         bad=bad,
     )
     batches = Batches(
@@ -129,8 +131,24 @@ def max_boxes_of(split: Split, transforms: Chain) -> int:
     return max(8, -(-most // 8) * 8)
 
 
-def _recent_bytes(transforms: Chain, image_size: int, partner_window: int | None, batch_size: int) -> int:
-    """Memory for decoded pictures that are wanted again: those of the window, and of the batches being made."""
-    if transforms.merges == 1 or partner_window is None:
-        return 0
-    return min(_MOST_RECENT_BYTES, (partner_window + 2 * batch_size) * 3 * image_size**2)
+def partner_window_of(wanted: int | str | None, count: int, image_size: int, batch_size: int) -> int | None:
+    """Neighbours in the epoch's order among which pictures find partners; None = all `count` pictures.
+
+    wanted: the setting; "auto" = as many as half a GiB of decoded pictures holds, the batches being made included, so
+        that each is decoded about once an epoch and the draw is as near to uniform as that allows
+    batch_size: of all ranks together
+    """
+    if wanted != "auto":
+        return wanted  # type: ignore[return-value]
+    fitting = _MOST_RECENT_BYTES // _picture_bytes(image_size)
+    return None if fitting >= count else max(_LEAST_WINDOW, fitting - 2 * batch_size)
+
+
+def _recent_bytes(image_size: int, loader: LoaderOptions) -> int:
+    """Memory for decoded pictures that are wanted again; processes have it each for themselves and share the bound."""
+    processes = loader.workers if loader.python_multiprocessing and isinstance(loader.workers, int) else 1
+    return max(_MOST_RECENT_BYTES // processes, _LEAST_WINDOW * _picture_bytes(image_size))
+
+
+def _picture_bytes(image_size: int) -> int:
+    return 3 * image_size**2

@@ -44,7 +44,7 @@ class RandomAffine:
         shear: float = 0.0,
         perspective: float = 0.0,
         fill: int = 114,
-        compose: bool = True,
+        compose: bool = False,
     ) -> None:
         self.degrees, self.translate, self.scale = degrees, translate, scale
         self.shear, self.perspective, self.fill = shear, perspective, fill
