@@ -1,0 +1,86 @@
+"""The log doctor: known error texts in a log, their cause and remedy."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_FILE = Path(__file__).with_name("known_errors.json")
+_LONGEST_LINE = 4000  # characters of a line that are looked at
+
+
+@dataclass(frozen=True)
+class KnownError:
+    """id: stable; pattern: looked for in each line; checks: ids of `check-env` that look at the cause."""
+
+    id: str
+    pattern: str
+    cause: str
+    remedy: str
+    checks: tuple[str, ...]
+    source: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """line: number of the first line that has the text, from 1; count: number of such lines."""
+
+    error: KnownError
+    line: int
+    text: str
+    count: int
+
+    def as_json(self) -> dict[str, Any]:
+        error = self.error
+        return {
+            "error": error.id,
+            "line": self.line,
+            "text": self.text,
+            "count": self.count,
+            "cause": error.cause,
+            "remedy": error.remedy,
+            "checks": list(error.checks),
+        }
+
+    def paragraph(self) -> str:
+        text = self.text if len(self.text) <= 160 else f"{self.text[:157]}..."
+        checks = f" See also: msrun check-env --only {','.join(self.error.checks)}" if self.error.checks else ""
+        head = f"{self.error.id} (line {self.line}: {text})"
+        return f"{head}\n  cause:  {self.error.cause}\n  remedy: {self.error.remedy}{checks}"
+
+
+@functools.cache
+def known_errors() -> tuple[KnownError, ...]:
+    data = json.loads(_FILE.read_text(encoding="utf-8"))
+    return tuple(KnownError(**{**entry, "checks": tuple(entry["checks"])}) for entry in data["errors"])
+
+
+@functools.cache
+def _any_error() -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{error.pattern})" for error in known_errors()))
+
+
+def explain_lines(lines: Iterable[str]) -> list[Explanation]:
+    """What is known about a log, in the order of the table: the most telling texts first."""
+    first: dict[str, tuple[int, str]] = {}
+    counts: dict[str, int] = {}
+    for number, line in enumerate(lines, start=1):
+        shown = line[:_LONGEST_LINE]
+        if not _any_error().search(shown):
+            continue
+        for error in known_errors():
+            if re.search(error.pattern, shown):
+                first.setdefault(error.id, (number, shown.strip()))
+                counts[error.id] = counts.get(error.id, 0) + 1
+    return [Explanation(e, *first[e.id], counts[e.id]) for e in known_errors() if e.id in first]
+
+
+def explained(text: str) -> str | None:
+    """Paragraphs on the known texts of an error message or a traceback; None where nothing is known."""
+    found = explain_lines(text.splitlines())
+    return "\n".join(item.paragraph() for item in found) or None
