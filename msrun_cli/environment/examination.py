@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -12,7 +11,6 @@ from msrun_cli.common.errors import ConfigError
 from msrun_cli.common.status import WARN, worst
 from msrun_cli.config.suggest import did_you_mean
 from msrun_cli.environment.host import Host
-from msrun_cli.environment.local import LocalHost
 from msrun_cli.environment.machine import Machine
 from msrun_cli.environment.registry import CHECKS, GROUPS
 from msrun_cli.environment.results import Check, Cost, Outcome, Result, skip
@@ -88,10 +86,3 @@ def _run(check: Check, machine: Machine) -> Result:
             details=tuple(traceback.format_exc().splitlines()[-6:]),
         )
     return Result(check.id, check.title, outcome, time.perf_counter() - begin)
-
-
-@functools.cache
-def cheap_examination(target: str) -> Examination:
-    """The checks that only read files, for the start of a run on `target` (as in device.target); made once."""
-    checks = [check for check in CHECKS if check.cost is Cost.FILES and check.in_run]
-    return examine(LocalHost(), target if target in ("cpu", "ascend", "auto") else "cpu", checks)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 _FILE = Path(__file__).with_name("known_errors.json")
 _LONGEST_LINE = 4000  # characters of a line that are looked at
+_LONGEST_QUOTE = 160
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,14 @@ class Explanation:
             "checks": list(error.checks),
         }
 
-    def paragraph(self) -> str:
-        text = self.text if len(self.text) <= 160 else f"{self.text[:157]}..."
-        checks = f" See also: msrun check-env --only {','.join(self.error.checks)}" if self.error.checks else ""
-        head = f"{self.error.id} (line {self.line}: {text})"
-        return f"{head}\n  cause:  {self.error.cause}\n  remedy: {self.error.remedy}{checks}"
+    def paragraph(self, numbered: bool = True) -> str:
+        """numbered: name the line, where the text comes from a log."""
+        text = self.text if len(self.text) <= _LONGEST_QUOTE else f"{self.text[: _LONGEST_QUOTE - 3]}..."
+        lines = [f"{self.error.id} (line {self.line}: {text})" if numbered else f"{self.error.id} ({text})"]
+        lines += [f"  cause:  {self.error.cause}", f"  remedy: {self.error.remedy}"]
+        if self.error.checks:
+            lines.append(f"  check:  msrun check-env --only {','.join(self.error.checks)}")
+        return "\n".join(lines)
 
 
 @functools.cache
@@ -80,7 +85,13 @@ def explain_lines(lines: Iterable[str]) -> list[Explanation]:
     return [Explanation(e, *first[e.id], counts[e.id]) for e in known_errors() if e.id in first]
 
 
-def explained(text: str) -> str | None:
-    """Paragraphs on the known texts of an error message or a traceback; None where nothing is known."""
-    found = explain_lines(text.splitlines())
-    return "\n".join(item.paragraph() for item in found) or None
+def explain_exception(error: BaseException) -> list[Explanation]:
+    """What is known about the message of an exception, and of those that caused it."""
+    messages: list[str] = []
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        messages += "".join(traceback.format_exception_only(current)).splitlines()
+        current = current.__cause__ or current.__context__
+    return explain_lines(messages)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 _WORDS = {"dev": -5, "alpha": -4, "a": -4, "beta": -3, "b": -3, "rc": -2}
-_END = (1, -1.0)
+_LENGTH = 8  # parts that are compared
 _TOKEN = re.compile(r"\d+|[a-z]+")
 _CLAUSE = re.compile(r"\s*(===|==|~=|!=|<=|>=|<|>)\s*([\w.*+!-]+)\s*")
 
@@ -14,16 +14,14 @@ Key = tuple[tuple[int, float], ...]
 
 
 def version_key(version: str) -> Key:
-    """For sorting: 8.0.RC3 < 8.0.0 < 8.0.1, 2.7.1 < 2.7.1.post1; trailing zeros do not count."""
+    """For sorting: 8.0.RC3 < 8.0.0 < 8.0.1, 2.7.1 < 2.7.1.post1; zeros at the end do not count."""
     parts: list[tuple[int, float]] = []
     for token in _TOKEN.findall(version.split("+")[0].lower()):
         if token.isdigit():
             parts.append((1, float(token)))
         else:
-            parts.append((0, float(_WORDS[token])) if token in _WORDS else (1, -0.5))
-    while len(parts) > 1 and parts[-1] == (1, 0.0) and parts[-2][0] == 1:
-        parts.pop()
-    return (*parts, _END)
+            parts.append((0, float(_WORDS[token])) if token in _WORDS else (1, 0.5))
+    return tuple((parts + [(1, 0.0)] * _LENGTH)[:_LENGTH])
 
 
 def series(version: str) -> str:

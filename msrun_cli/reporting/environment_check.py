@@ -33,15 +33,6 @@ def report_json(examination: Examination) -> dict[str, Any]:
     }
 
 
-def run_facts(examination: Examination) -> dict[str, Any]:
-    """The same for a run's environment.json, without what differs from run to run."""
-    return {
-        result.check: {key: getattr(result.outcome, key) for key in ("status", "found", "expected", "source")}
-        for result in examination.results
-        if result.status != SKIP
-    }
-
-
 def report_table(examination: Examination, verbose: bool) -> Group:
     """One row for each check that was made; what to do stands below what was found. verbose: source, details, times."""
     table = Table(title="Environment", show_lines=verbose)

@@ -53,7 +53,9 @@ def roots(machine: Machine) -> Outcome:
         families = {"nnae" if "/nnae" in cann.path else "toolkit" for cann in machine.cann}
         if not pointed or len(families) > 1:
             hint = f"choose one: source {machine.cann[0].set_env}"
-            return warn(found, "one installation, or one that the environment points to", "", hint, listed)
+            return warn(
+                found, "one installation, or one that the environment points to", "ASCEND_HOME_PATH", hint, listed
+            )
         return fine(f"{listed[0]} (the environment points to it), {len(machine.cann) - 1} more", "", pointed, listed)
     return fine(listed[0], "a CANN installation", machine.cann[0].source, listed)
 
@@ -97,11 +99,20 @@ def version(machine: Machine) -> Outcome:
     expected = f"CANN {wanted} (internal {', '.join(row.accepts)})"
     if cann.series in row.accepts:
         return fine(pair, expected, f"{cann.source}; {row.source}")
-    fitting = [r.version for r in machine.matrix.mindspore if r.accepts and cann.series in r.accepts]
     hint = f"install CANN {row.cann[0]} and source its set_env.sh"
-    if fitting:
-        hint += f", or for this CANN: {machine.pip} install mindspore=={fitting[-1]}"
+    release = _mindspore_for(machine, cann)
+    if release:
+        hint += f", or for this CANN: {machine.pip} install mindspore=={release}"
     return fail(pair, expected, f"{cann.source}; {row.source}", hint)
+
+
+def _mindspore_for(machine: Machine, cann: Cann) -> str | None:
+    """The newest that recommends this CANN, else the newest that accepts it."""
+    rows = machine.matrix.mindspore
+    recommending = [row.version for row in rows if without_stage(cann.version or "") in row.cann]
+    accepting = [row.version for row in rows if row.accepts and cann.series in row.accepts]
+    found = recommending or accepting
+    return found[-1] if found else None
 
 
 def parts(machine: Machine) -> Outcome:
@@ -246,7 +257,7 @@ def _mend_libraries(machine: Machine, lacking: list[str]) -> str:
 
 
 CHECKS = (
-    Check("cann", "CANN installations, and the one the environment points to", Cost.FILES, "ascend", roots),
+    Check("cann_roots", "CANN installations, and the one the environment points to", Cost.FILES, "ascend", roots),
     Check("cann_version", "MindSpore and CANN belong together", Cost.FILES, "ascend", version),
     Check("cann_parts", "the parts of CANN have one version", Cost.FILES, "ascend", parts),
     Check(

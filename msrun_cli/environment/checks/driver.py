@@ -110,7 +110,7 @@ def board(machine: Machine) -> Outcome:
 
 
 CHECKS = (
-    Check("driver", "the driver serves this CANN", Cost.FILES, "ascend", driver),
+    Check("driver_version", "the driver serves this CANN", Cost.FILES, "ascend", driver),
     Check("firmware", "firmware and driver belong together", Cost.FILES, "ascend", firmware),
     Check("npu_board", "npu-smi's verdict on driver and firmware", Cost.COMMANDS, "ascend", board),
 )

@@ -1,0 +1,57 @@
+"""The cheap checks at the start of a run: what would surely fail stops it, the rest are lines in its log."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from msrun_cli.common.errors import DeviceError
+from msrun_cli.common.status import FAIL, SKIP, WARN
+from msrun_cli.environment.examination import Examination, examine
+from msrun_cli.environment.local import LocalHost
+from msrun_cli.environment.registry import CHECKS
+from msrun_cli.environment.results import Cost, Result
+
+_CHECKED = ("auto", "cpu", "ascend")
+
+
+@functools.cache
+def cheap_examination(target: str) -> Examination:
+    """The checks that only read files, for a run on `target` (as in device.target). Made once in a process."""
+    checks = [check for check in CHECKS if check.cost is Cost.FILES and check.in_run]
+    return examine(LocalHost(), target if target in _CHECKED else "cpu", checks)
+
+
+def require_runnable(target: str) -> None:
+    """Called before MindSpore is imported.
+
+    Raises:
+        DeviceError: a run on this device would surely fail. With "auto", faults of an Ascend device do not count:
+            the run then takes the CPU.
+    """
+    about_ascend = {check.id for check in CHECKS if check.device == "ascend"}
+    stopping = [
+        result
+        for result in cheap_examination(target).results
+        if result.status == FAIL and result.outcome.stops_run and (target != "auto" or result.check not in about_ascend)
+    ]
+    if stopping:
+        raise DeviceError("\n\n".join(f"device={target}: {_sentence(result)}" for result in stopping))
+
+
+def remarks(target: str) -> list[str]:
+    """One line for each warning and failure."""
+    return [_sentence(result) for result in cheap_examination(target).results if result.status in (WARN, FAIL)]
+
+
+def run_facts(target: str) -> dict[str, Any]:
+    """For environment.json: by check, what it found."""
+    keys = ("status", "found", "expected", "source")
+    results = [result for result in cheap_examination(target).results if result.status != SKIP]
+    return {result.check: {key: getattr(result.outcome, key) for key in keys} for result in results}
+
+
+def _sentence(result: Result) -> str:
+    outcome = result.outcome
+    expected = f" (expected: {outcome.expected})" if outcome.expected else ""
+    return f"check-env {result.check}: {outcome.found}{expected}. {outcome.hint}"
