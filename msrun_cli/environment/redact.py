@@ -23,8 +23,8 @@ _TOKENS = re.compile(
 )
 _LOGIN = re.compile(r"(?<=://)[^/\s@]+@")
 _GIVEN = re.compile(
-    r"(?P<name>[\w-]*(?:secret|token|passw(?:or)?d|api[_-]?key|access[_-]?key|credential|authorization)[\w-]*)"
-    r"(?P<sign>\s*[=:]\s*|\s+(?=\S))(?P<value>(?:bearer\s+)?[^\s&;,'\"]+)",
+    r"(?P<name>[\w-]*(?:secret|token(?!iz)|passw(?:or)?d|api[_-]?key|access[_-]?key|credential|authorization)[\w-]*)"
+    r"(?P<sign>\s*[=:]\s*|(?<=\w)\s+(?=\S))(?P<value>(?:bearer\s+)?[^\s&;,'\"]+)",
     re.IGNORECASE,
 )
 _ADDRESS = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\.\d)(?!\w)")
@@ -48,7 +48,7 @@ class Redactor:
             text = text.replace(secret, HIDDEN)
         text = _LOGIN.sub(f"{HIDDEN}@", text)
         text = _TOKENS.sub(HIDDEN, text)
-        text = _GIVEN.sub(lambda match: f"{match['name']}{match['sign']}{HIDDEN}", text)
+        text = _GIVEN.sub(_hide, text)
         text = _MAIL.sub("<mail>", text)
         text = self._without_names(text)
         text = _HARDWARE.sub("<hardware address>", text)
@@ -65,6 +65,13 @@ class Redactor:
             if len(name) > 2 and name not in ("root", "localhost", "ubuntu"):
                 text = re.sub(rf"(?<![\w-]){re.escape(name)}(?:\.[\w.-]+)?(?![\w-])", shown, text)
         return text
+
+
+def _hide(match: re.Match[str]) -> str:
+    # Behind a blank stands a value only of an option: "--token abc", but not "tokens per second".
+    if not match["sign"].strip() and not match["name"].startswith("-"):
+        return match[0]
+    return f"{match['name']}{match['sign']}{HIDDEN}"
 
 
 def is_secret(name: str) -> bool:
