@@ -10,8 +10,8 @@ from msrun_cli.environment.registry import CHECKS
 TEXTS = [
     (
         "version_mismatch",
-        "[WARNING] MindSpore version 2.3.1 and Ascend AI software package (Ascend Data Center Solution)version 7.5 does "
-        "not match, the version of software package expect one of ['7.2', '7.3'].",
+        "[WARNING] MindSpore version 2.3.1 and Ascend AI software package (Ascend Data Center Solution)version 7.5 "
+        "does not match, the version of software package expect one of ['7.2', '7.3'].",
     ),
     ("te_import", "CheckFailed: cannot import name 'version' from 'te' (unknown location)"),
     ("te_import", "ImportError: cannot import name 'util' from 'tbe.tvm.topi.cce'"),
@@ -23,7 +23,7 @@ TEXTS = [
     ("op_debug_dir", "KeyError: 'op_debug_dir'"),
     (
         "libge_runner",
-        "Load dynamic library: libmindspore_ascend.so.2 failed. libge_runner.so: cannot open shared object file: No such",
+        "Load dynamic library: libmindspore_ascend.so.2 failed. libge_runner.so: cannot open shared object file",
     ),
     ("libge_runner", "ImportError: libhccl.so: cannot open shared object file: No such file or directory"),
     ("libascend_hal", "libascend_hal.so: cannot open shared object file: No such file or directory"),

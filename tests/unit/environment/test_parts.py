@@ -15,6 +15,7 @@ from msrun_cli.environment.cann import kernel_family
 from msrun_cli.environment.compatibility import load_matrix
 from msrun_cli.environment.installed import installed_packages, requirements
 from msrun_cli.environment.npu_smi import parse
+from msrun_cli.environment.registry import CHECKS
 from msrun_cli.environment.tree import TreeHost
 from msrun_cli.environment.versions import (
     in_ranges,
@@ -240,3 +241,16 @@ def test_permissions_by_mode_bits(tmp_path: Path) -> None:
     machine.record["overrides_permissions"] = True
     assert machine.host().may_open("/dev/hisi_hdc")
     assert json.loads((tmp_path / "host.json").read_text())["user"] == "worker"
+
+
+def test_the_documentation_has_every_check_and_every_row() -> None:
+    text = (Path(__file__).resolve().parents[3] / "docs" / "check-env.md").read_text(encoding="utf-8")
+    matrix = load_matrix()
+    for check in CHECKS:
+        assert f" | `{check.id}` | " in text, check.id
+    for row in matrix.mindspore:
+        accepts = ", ".join(row.accepts) if row.accepts else "-"
+        assert f"| {row.version} | {', '.join(row.cann)} | {accepts} | {row.driver or '-'} |" in text
+    for cann in matrix.cann:
+        cells = (cann.version, cann.internal, cann.driver, cann.oldest_driver)
+        assert f"| {' | '.join(cell or '-' for cell in cells)} |" in text
