@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from msrun_cli.environment.host import Host
 from msrun_cli.environment.versions import Range, line_of, parse_ranges, series
@@ -35,13 +35,15 @@ _KERNELS = "opp/built-in/op_impl/ai_core/tbe/kernel"
 class Cann:
     """One installation.
 
-    path: as it was found; real: without links; version: 8.0.RC3, internal: 7.5.0.1.129, None where no file says it
+    path: as it was found; places: where it really lies, without links (`latest` may be a folder of links to its parts)
+    set_env: the script to source; version: 8.0.RC3, internal: 7.5.0.1.129, None where no file says it
     source: the file that gave the internal version; line: V100R001C19; compatible: lines it works with
     components: version of each part; kernels: op packages, as (name, version, file)
     """
 
     path: str
-    real: str
+    places: tuple[str, ...]
+    set_env: str
     version: str | None
     internal: str | None
     source: str
@@ -58,11 +60,9 @@ class Cann:
     def label(self) -> str:
         return self.version or (f"internal version {self.internal}" if self.internal else "unknown version")
 
-    @property
-    def set_env(self) -> str:
-        """The script to source: it lies inside the root, or beside `latest`."""
-        parent = os.path.dirname(self.path.rstrip("/"))
-        return f"{parent}/set_env.sh" if os.path.basename(self.path) == "latest" else f"{self.path}/set_env.sh"
+    def owns(self, resolved: str) -> bool:
+        """Whether a place, without links, lies in this installation."""
+        return any(f"{resolved}/".startswith(f"{place}/") for place in self.places)
 
 
 def pointed_to(host: Host) -> str | None:
@@ -78,10 +78,22 @@ def find_cann(host: Host, package_folders: Sequence[str]) -> list[Cann]:
     """All installations, the one the environment points to first; a folder that two names lead to counts once."""
     found: dict[str, Cann] = {}
     for path in _candidates(host, package_folders):
-        real = host.resolve(path)
-        if real not in found and _looks_like_cann(host, path):
-            found[real] = read_cann(host, path)
+        if not _looks_like_cann(host, path):
+            continue
+        key = _resolved_root(host, path)
+        if key not in found:
+            found[key] = read_cann(host, path)
+        elif host.resolve(path) not in found[key].places:
+            found[key] = replace(found[key], places=(*found[key].places, host.resolve(path)))
     return list(found.values())
+
+
+def _resolved_root(host: Host, path: str) -> str:
+    """The same for all names of one installation: where its parts lie."""
+    for part in ("compiler", "opp"):
+        if host.exists(f"{path}/{part}"):
+            return os.path.dirname(host.resolve(f"{path}/{part}"))
+    return host.resolve(path)
 
 
 def _candidates(host: Host, package_folders: Sequence[str]) -> list[str]:
@@ -116,7 +128,8 @@ def read_cann(host: Host, path: str) -> Cann:
     inner = info.get("innerversion") or compiler.get("innerversion") or ""
     return Cann(
         path=path,
-        real=host.resolve(path),
+        places=tuple(dict.fromkeys((host.resolve(path), _resolved_root(host, path)))),
+        set_env=_set_env(host, path),
         version=_name(compiler.get("version_dir")) or named or _name(info.get("version")),
         internal=internal,
         source=source,
@@ -125,6 +138,13 @@ def read_cann(host: Host, path: str) -> Cann:
         components=components,
         kernels=tuple(_kernel_packages(host, path)),
     )
+
+
+def _set_env(host: Host, path: str) -> str:
+    """Inside the root, or (ascend-toolkit, nnae) beside it."""
+    parent = os.path.dirname(path.rstrip("/"))
+    inside = host.is_file(f"{path}/set_env.sh") or not host.is_file(f"{parent}/set_env.sh")
+    return f"{path if inside else parent}/set_env.sh"
 
 
 def parse_info(text: str | None) -> dict[str, str]:

@@ -18,9 +18,10 @@ _LONGEST_QUOTE = 160
 
 @dataclass(frozen=True)
 class KnownError:
-    """id: stable; pattern: looked for in each line; checks: ids of `check-env` that look at the cause."""
+    """id: stable; words, pattern: see known_errors.json; checks: ids of `check-env` that look at the cause."""
 
     id: str
+    words: tuple[str, ...]
     pattern: str
     cause: str
     remedy: str
@@ -62,25 +63,24 @@ class Explanation:
 @functools.cache
 def known_errors() -> tuple[KnownError, ...]:
     data = json.loads(_FILE.read_text(encoding="utf-8"))
-    return tuple(KnownError(**{**entry, "checks": tuple(entry["checks"])}) for entry in data["errors"])
-
-
-@functools.cache
-def _any_error() -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{error.pattern})" for error in known_errors()))
+    return tuple(
+        KnownError(**{**entry, "words": tuple(entry["words"]), "checks": tuple(entry["checks"])})
+        for entry in data["errors"]
+    )
 
 
 def explain_lines(lines: Iterable[str]) -> list[Explanation]:
     """What is known about a log, in the order of the table: the most telling texts first."""
     first: dict[str, tuple[int, str]] = {}
     counts: dict[str, int] = {}
+    words = tuple({word for error in known_errors() for word in error.words})
     for number, line in enumerate(lines, start=1):
-        shown = line[:_LONGEST_LINE]
-        if not _any_error().search(shown):
+        lowered = line[:_LONGEST_LINE].lower()
+        if not any(word in lowered for word in words):
             continue
         for error in known_errors():
-            if re.search(error.pattern, shown):
-                first.setdefault(error.id, (number, shown.strip()))
+            if any(word in lowered for word in error.words) and re.search(error.pattern, line[:_LONGEST_LINE]):
+                first.setdefault(error.id, (number, line[:_LONGEST_LINE].strip()))
                 counts[error.id] = counts.get(error.id, 0) + 1
     return [Explanation(e, *first[e.id], counts[e.id]) for e in known_errors() if e.id in first]
 

@@ -112,6 +112,7 @@ def _kill_group(process: subprocess.Popen[bytes]) -> bytes:
 
 
 def _local_facts() -> Facts:
+    cwd = _working_directory()
     uid = os.getuid() if hasattr(os, "getuid") else 0
     return Facts(
         system=platform.system(),
@@ -119,8 +120,8 @@ def _local_facts() -> Facts:
         libc=_libc(),
         python=platform.python_version(),
         executable=sys.executable,
-        search_path=tuple(os.path.abspath(folder or os.curdir) for folder in sys.path),
-        cwd=os.getcwd(),
+        search_path=tuple(os.path.normpath(os.path.join(cwd, folder)) for folder in sys.path),
+        cwd=cwd,
         home=os.path.expanduser("~"),
         user=os.environ.get("USER") or os.environ.get("LOGNAME") or ("root" if uid == 0 else str(uid)),
         user_id=uid,
@@ -129,6 +130,13 @@ def _local_facts() -> Facts:
         hostname=socket.gethostname(),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
     )
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # it was removed
+        return os.environ.get("PWD", "/")
 
 
 def _libc() -> tuple[str, str]:

@@ -12,6 +12,7 @@ from msrun_cli.environment.local import LocalHost
 from msrun_cli.environment.registry import CHECKS
 from msrun_cli.environment.results import Cost, Result
 
+_ABOUT_ASCEND = {check.id for check in CHECKS if check.device == "ascend"}
 _CHECKED = ("auto", "cpu", "ascend")
 
 
@@ -29,19 +30,24 @@ def require_runnable(target: str) -> None:
         DeviceError: a run on this device would surely fail. With "auto", faults of an Ascend device do not count:
             the run then takes the CPU.
     """
-    about_ascend = {check.id for check in CHECKS if check.device == "ascend"}
     stopping = [
         result
         for result in cheap_examination(target).results
-        if result.status == FAIL and result.outcome.stops_run and (target != "auto" or result.check not in about_ascend)
+        if result.status == FAIL
+        and result.outcome.stops_run
+        and (target != "auto" or result.check not in _ABOUT_ASCEND)
     ]
     if stopping:
-        raise DeviceError("\n\n".join(f"device={target}: {_sentence(result)}" for result in stopping))
+        raise DeviceError("\n\n".join(_stopping(target, result) for result in stopping))
 
 
 def remarks(target: str) -> list[str]:
-    """One line for each warning and failure."""
-    return [_sentence(result) for result in cheap_examination(target).results if result.status in (WARN, FAIL)]
+    """One line for each warning and failure; where "auto" will take the CPU, one says that there is no NPU."""
+    results = [result for result in cheap_examination(target).results if result.status in (WARN, FAIL)]
+    without_npu = target == "auto" and any(result.check == "device_nodes" for result in results)
+    if without_npu:
+        results = [r for r in results if r.check == "device_nodes" or r.check not in _ABOUT_ASCEND]
+    return [_sentence(result) for result in results]
 
 
 def run_facts(target: str) -> dict[str, Any]:
@@ -49,6 +55,11 @@ def run_facts(target: str) -> dict[str, Any]:
     keys = ("status", "found", "expected", "source")
     results = [result for result in cheap_examination(target).results if result.status != SKIP]
     return {result.check: {key: getattr(result.outcome, key) for key in keys} for result in results}
+
+
+def _stopping(target: str, result: Result) -> str:
+    about = f"device={target}: " if result.check in _ABOUT_ASCEND else ""
+    return about + _sentence(result)
 
 
 def _sentence(result: Result) -> str:

@@ -61,13 +61,13 @@ def roots(machine: Machine) -> Outcome:
 
 
 def _through(cann: Cann) -> str:
-    return "" if cann.real == cann.path else f" -> {cann.real}"
+    return "" if cann.places[0] == cann.path else f" -> {cann.places[0]}"
 
 
 def _roots_on(machine: Machine, variable: str) -> set[str]:
     """Installations that folders of a search path belong to."""
     folders = [machine.host.resolve(f) for f in machine.host.environ.get(variable, "").split(os.pathsep) if f]
-    return {cann.real for cann in machine.cann for folder in folders if f"{folder}/".startswith(f"{cann.real}/")}
+    return {cann.path for cann in machine.cann if any(cann.owns(folder) for folder in folders)}
 
 
 def version(machine: Machine) -> Outcome:
@@ -155,7 +155,9 @@ def kernels(machine: Machine) -> Outcome:
 
 
 def _same(number: str, cann: Cann) -> bool:
-    own = without_stage(cann.version or cann.internal or "")
+    if cann.version is None:
+        return True  # nothing to compare with
+    own = without_stage(cann.version)
     return without_stage(number) == own or series(number) == cann.series and "RC" not in own
 
 
@@ -202,8 +204,7 @@ def _unset(machine: Machine) -> list[str]:
 
 
 def _in_cann(machine: Machine, folder: str) -> bool:
-    real = f"{machine.host.resolve(folder)}/"
-    return any(real.startswith(f"{cann.real}/") for cann in machine.cann)
+    return any(cann.owns(machine.host.resolve(folder)) for cann in machine.cann)
 
 
 def _dangling(machine: Machine) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import os
 import re
 
 from msrun_cli.environment.checks.packages import unmet
+from msrun_cli.environment.explain import explain_lines
 from msrun_cli.environment.installed import Package, installed_packages, module_folders
 from msrun_cli.environment.machine import Machine
 from msrun_cli.environment.results import Check, Cost, Outcome, fail, fine, skip, warn
@@ -55,8 +56,7 @@ def te(machine: Machine) -> Outcome:
 
 
 def _inside(machine: Machine, folder: str) -> bool:
-    real = f"{machine.host.resolve(folder)}/"
-    return any(real.startswith(f"{cann.real}/") for cann in machine.cann)
+    return any(cann.owns(machine.host.resolve(folder)) for cann in machine.cann)
 
 
 def _version(machine: Machine, folder: str, module: str) -> str | None:
@@ -89,7 +89,27 @@ def te_requirements(machine: Machine) -> Outcome:
     )
 
 
+def te_import(machine: Machine) -> Outcome:
+    """In a process of its own: an import of CANN's packages may end in an abort."""
+    if machine.active_cann is None:
+        return skip("no CANN was found")
+    code = "import te, tbe"
+    output = machine.host.run([machine.host.facts.executable, "-c", code], 120)
+    source = f'python -c "{code}"'
+    if output.problem == "missing":
+        return skip(f"{machine.host.facts.executable} cannot be run")
+    if output.ok:
+        return fine("imports", "imports", source)
+    known = explain_lines(output.text.splitlines())
+    hint = (
+        known[0].error.remedy if known else f"source {machine.active_cann.set_env}, then see the checks te and python"
+    )
+    reason = (output.tail(1) or [""])[0] if output.code is not None else output.ending()
+    return fail(reason or output.ending(), "imports", source, hint, tuple(output.tail(8)))
+
+
 CHECKS = (
     Check("te", "CANN's Python packages te and hccl, of CANN's version", Cost.FILES, "ascend", te),
     Check("te_requirements", "the packages that te and hccl need", Cost.FILES, "ascend", te_requirements),
+    Check("te_import", "te and tbe import", Cost.SLOW, "ascend", te_import),
 )

@@ -224,6 +224,7 @@ def healthy(root: Path) -> Machine:
     machine.command("npu-smi info -t board -i 0", "\tSoftware Version : 25.5.0\n\tCompatibility   : OK\n")
     machine.links()
     machine.command("python -c import cv2; print(cv2.__version__)", "4.11.0\n")
+    machine.command("python -c import te, tbe")
     machine.smoke()
     return machine
 

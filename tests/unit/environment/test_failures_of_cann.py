@@ -173,6 +173,18 @@ def packages_of_te_missing(machine: Machine) -> None:
         machine.unpackage(name)
 
 
+@case("te_import", "fail", "pip install attrs cloudpickle")
+def import_of_te_aborts(machine: Machine) -> None:
+    text = "ImportError: cannot import name 'util' from 'tbe.tvm.topi.cce'\nFatal Python error: PyThreadState_Get\n"
+    machine.command("python -c import te, tbe", text, signal=6)
+
+
+@case("te_import", "fail", "source set_env.sh of the CANN in use")
+def module_of_tbe_missing(machine: Machine) -> None:
+    text = "ModuleNotFoundError: No module named 'tbe.common.repository_manager.utils'\n"
+    machine.command("python -c import te, tbe", text, code=1)
+
+
 @case("te_requirements", "fail", "'sympy>=1.4'")
 def package_named_by_the_te_wheel_missing(machine: Machine) -> None:
     machine.package("te", "0.4.0", ("attrs", "sympy (>=1.4)"), f"{CANN}/python/site-packages")

@@ -53,6 +53,24 @@ def test_old_layout_with_absolute_link(tmp_path: Path) -> None:
     assert results["cann_roots"].outcome.found == f"8.0.0 in {latest} -> {real}"
 
 
+def test_latest_as_a_folder_of_links(tmp_path: Path) -> None:
+    """latest/compiler -> ../8.0.0/compiler and so on, and set_env.sh beside it: one installation, not two."""
+    machine = healthy(tmp_path)
+    machine.no_cann()
+    parent = "/usr/local/Ascend/ascend-toolkit"
+    machine.cann(f"{parent}/8.0.0", "8.0.0", "7.6.0.1.220", "V100R001C20SPC001B251", "[V100R001C19]")
+    machine.remove(f"{parent}/8.0.0/set_env.sh")
+    machine.file(f"{parent}/set_env.sh")
+    for part in ("compiler", "runtime", "opp", "hccl", "lib64", "python", "aarch64-linux"):
+        machine.link(f"{parent}/latest/{part}", f"../8.0.0/{part}")
+    machine.source(f"{parent}/latest")
+    machine.mindspore("2.5.0")
+    assert complaints(machine) == {}
+    assert machine.check("cann_roots").outcome.found == f"8.0.0 in {parent}/latest"
+    machine.forget_env()
+    assert f"source {parent}/set_env.sh" in machine.check("ascend_env").outcome.hint
+
+
 @pytest.mark.parametrize(
     "path",
     ["/home/worker/Ascend/cann-8.5.0", f"{SITE}/ascend/cann-8.5.0", "/opt/conda/envs/x/Ascend/cann-8.5.0"],
