@@ -133,7 +133,7 @@ def _lines(name: str) -> Iterator[str]:
 def _console() -> Console:
     from rich.console import Console
 
-    return Console(soft_wrap=False)
+    return Console(soft_wrap=True)
 
 
 @contextmanager

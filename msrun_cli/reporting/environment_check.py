@@ -34,7 +34,10 @@ def report_json(examination: Examination) -> dict[str, Any]:
 
 
 def report_table(examination: Examination, verbose: bool) -> Group:
-    """One row for each check that was made; what to do stands below what was found. verbose: source, details, times."""
+    """One row for each check that was made; below, on lines that can be copied, what to do.
+
+    verbose: also source, details, times, and why checks were skipped
+    """
     table = Table(title="Environment", show_lines=verbose)
     table.add_column("check", no_wrap=True)
     table.add_column("", no_wrap=True)
@@ -50,6 +53,11 @@ def report_table(examination: Examination, verbose: bool) -> Group:
         )
     elif left_out:
         parts.append(Text(f"not checked: {', '.join(result.check for result in left_out)}", style="dim"))
+    hints = [result for result in (*examination.named(FAIL), *examination.named(WARN)) if result.outcome.hint]
+    if hints:
+        # Below the table and not in it: a command has to be copied in one piece.
+        parts.append(Text("what to do:", style="bold"))
+        parts += [Text(f"  {result.check}: {result.outcome.hint}") for result in hints]
     return Group(*parts, Text(summary(examination)))
 
 
@@ -68,8 +76,6 @@ def _words(result: Result, verbose: bool) -> Text:
     elif result.check == "smoke" and result.status == FAIL:
         for line in outcome.details[-8:]:
             words.append(f"\n  | {line}", style="dim")
-    if outcome.hint:
-        words.append(f"\n-> {outcome.hint}")
     return words
 
 

@@ -17,7 +17,9 @@ _FITS, _DOUBTFUL, _TOO_OLD, _UNKNOWN = "fits", "doubtful", "too old", "unknown"
 def driver(machine: Machine) -> Outcome:
     found, cann = machine.driver, machine.active_cann
     row = machine.matrix.cann_row(cann.version) if cann and cann.version else None
-    wanted = f"driver {row.driver}" if row and row.driver else "the driver of your CANN"
+    mindspore = machine.matrix.mindspore_row(machine.mindspore.version) if machine.mindspore else None
+    release = row.driver if row else mindspore.driver if mindspore and cann is None else None
+    wanted = f"driver {release}" if release else "the driver of your CANN"
     if found is None:
         hint = f"install {wanted} on the host; in a container mount /usr/local/Ascend/driver of the host"
         return fail("none", wanted, "/etc/ascend_install.info, /usr/local/Ascend/driver/version.info", hint)

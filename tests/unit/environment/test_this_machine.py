@@ -123,6 +123,21 @@ def test_what_stops_a_run(
         run_start.cheap_examination.cache_clear()
 
 
+def test_auto_without_an_npu_says_it_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CANN is installed, but there is no device: the run takes the CPU, and the rest of Ascend does not matter."""
+    machine = healthy(tmp_path)
+    machine.remove("/dev/davinci[0-9]")
+    machine.forget_env()
+    monkeypatch.setattr(run_start, "LocalHost", machine.host)
+    run_start.cheap_examination.cache_clear()
+    try:
+        (line,) = run_start.remarks("auto")
+        assert line.startswith("check-env device_nodes: no /dev/davinci*")
+        assert len(run_start.remarks("ascend")) > 2
+    finally:
+        run_start.cheap_examination.cache_clear()
+
+
 def test_train_stops_before_mindspore_is_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
