@@ -41,7 +41,7 @@ class Outcome:
 class Check:
     """id: stable, for --only, --skip and JSON; title: for --list; device: "any", or the one it is about.
 
-    in_run: whether `train` asks it at the start (those that read files only)
+    in_run: whether its warnings are worth a line in the log of each run
     """
 
     id: str

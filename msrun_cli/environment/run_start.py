@@ -19,7 +19,7 @@ _CHECKED = ("auto", "cpu", "ascend")
 @functools.cache
 def cheap_examination(target: str) -> Examination:
     """The checks that only read files, for a run on `target` (as in device.target). Made once in a process."""
-    checks = [check for check in CHECKS if check.cost is Cost.FILES and check.in_run]
+    checks = [check for check in CHECKS if check.cost is Cost.FILES]
     return examine(LocalHost(), target if target in _CHECKED else "cpu", checks)
 
 
@@ -43,7 +43,8 @@ def require_runnable(target: str) -> None:
 
 def remarks(target: str) -> list[str]:
     """One line for each warning and failure; where "auto" will take the CPU, one says that there is no NPU."""
-    results = [result for result in cheap_examination(target).results if result.status in (WARN, FAIL)]
+    silent = {check.id for check in CHECKS if not check.in_run}
+    results = [r for r in cheap_examination(target).results if r.status in (WARN, FAIL) and r.check not in silent]
     without_npu = target == "auto" and any(result.check == "device_nodes" for result in results)
     if without_npu:
         results = [r for r in results if r.check == "device_nodes" or r.check not in _ABOUT_ASCEND]

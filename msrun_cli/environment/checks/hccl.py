@@ -110,6 +110,8 @@ def network(machine: Machine) -> Outcome:
     ports = [int(base) if base.isdigit() else _HCCL_PORT]
     own = environ.get("MS_SCHED_PORT", "")
     ports.append(int(own) if own.isdigit() else _SCHEDULER_PORT)
+    if host.port_is_free(ports[0]) is None and not host.facts.hostname:
+        return skip("neither ports nor names are known")
     taken = [port for port in ports if 0 < port < 65536 and host.port_is_free(port) is False]
     if taken and not environ.get("MS_ROLE"):
         hint = "end the other job, or export HCCL_IF_BASE_PORT=17666 and give --master_port=8119"

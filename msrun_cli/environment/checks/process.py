@@ -39,6 +39,8 @@ def _is_package(machine: Machine, path: str) -> bool:
 def msrun_script(machine: Machine) -> Outcome:
     """MindSpore installs a script of the same name: the one that was installed last is there."""
     host = machine.host
+    if "PATH" not in host.environ:
+        return skip("PATH is not known")
     scripts = os.path.dirname(host.facts.executable)
     on_path, beside = host.which("msrun"), os.path.join(scripts, "msrun")
     repair = f"{machine.pip} install --force-reinstall --no-deps msrun-cli"
@@ -83,6 +85,8 @@ def _owner(machine: Machine, script: str) -> str | None:
 def python_command(machine: Machine) -> Outcome:
     """CANN's compiler and MindSpore's launcher start `python` from PATH."""
     host = machine.host
+    if "PATH" not in host.environ:
+        return skip("PATH is not known")
     found = host.which("python")
     scripts = os.path.dirname(host.facts.executable)
     hint = f'export PATH="{scripts}:$PATH"'
