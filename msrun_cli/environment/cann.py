@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from glob import escape
 
 from msrun_cli.environment.host import Host
 from msrun_cli.environment.versions import Range, line_of, parse_ranges, series
@@ -101,11 +102,11 @@ def _candidates(host: Host, package_folders: Sequence[str]) -> list[str]:
     pointed = pointed_to(host)
     paths = [pointed] if pointed else []
     paths += [path.format(home=home) for path in _USUAL]
-    patterns = [pattern.format(home=home) for pattern in _PATTERNS]
-    patterns += [f"{folder}/ascend/cann-*" for folder in package_folders]
+    patterns = [pattern.format(home=escape(home)) for pattern in _PATTERNS]
+    patterns += [f"{escape(folder)}/ascend/cann-*" for folder in package_folders]
     conda = host.environ.get("CONDA_PREFIX")
     if conda:
-        patterns += [f"{conda}/Ascend/cann*", f"{conda}/Ascend/ascend-toolkit/latest"]
+        patterns += [f"{escape(conda)}/Ascend/cann*", f"{escape(conda)}/Ascend/ascend-toolkit/latest"]
     return [*paths, *(path for pattern in patterns for path in host.glob(pattern))]
 
 
@@ -191,7 +192,7 @@ def _name(text: str | None) -> str | None:
 
 
 def _install_infos(host: Host, path: str, kind: str) -> list[str]:
-    return host.glob(f"{path}/*-linux/ascend_*{kind}*_install.info")
+    return host.glob(f"{escape(path)}/*-linux/ascend_*{kind}*_install.info")
 
 
 def _kernel_packages(host: Host, path: str) -> list[tuple[str, str, str]]:

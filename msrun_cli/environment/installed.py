@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from glob import escape
 
 from msrun_cli.environment.host import Host
 
@@ -70,5 +71,7 @@ def module_folders(host: Host, folders: Sequence[str], module: str) -> list[str]
     return [
         folder
         for folder in dict.fromkeys(folders)
-        if host.is_dir(os.path.join(folder, module)) or host.is_file(os.path.join(folder, f"{module}.py"))
+        if host.is_dir(os.path.join(folder, module))
+        or host.is_file(os.path.join(folder, f"{module}.py"))
+        or host.glob(f"{escape(folder)}/{module}.*so")
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import cached_property
 
 from msrun_cli.environment import npu_smi
@@ -88,4 +89,4 @@ class Machine:
     @property
     def pip(self) -> str:
         """How to call pip for the examined Python."""
-        return f"{self.host.facts.executable} -m pip"
+        return f"{shlex.quote(self.host.facts.executable)} -m pip"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from glob import escape
 
 from msrun_cli.environment.cann import Cann, kernel_family, pointed_to
 from msrun_cli.environment.checks.system import missing_libraries
@@ -225,7 +226,7 @@ def plugin(machine: Machine) -> Outcome:
     package = machine.mindspore
     if package is None:
         return skip("MindSpore is not installed")
-    found = machine.host.glob(f"{package.location}/mindspore/lib/plugin/libmindspore_ascend.so*")
+    found = machine.host.glob(f"{escape(package.location)}/mindspore/lib/plugin/libmindspore_ascend.so*")
     if not found:
         return fail(
             "the package has no libmindspore_ascend.so",

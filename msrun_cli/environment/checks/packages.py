@@ -13,6 +13,8 @@ from msrun_cli.environment.versions import satisfies, version_key
 
 _OPENCV = ("opencv-python", "opencv-python-headless", "opencv-contrib-python", "opencv-contrib-python-headless")
 _OPENCV_BOUNDS = ">=4.8,<4.12"
+_OLDEST = "2.7.0"
+_MINDSPORE_BOUNDS = ">=2.7,<2.11"  # as in pyproject.toml
 _HAVE_CHECKS = {"numpy", "mindspore", *_OPENCV}
 
 
@@ -21,7 +23,7 @@ def mindspore(machine: Machine) -> Outcome:
     folders = host.facts.search_path
     if package is None:
         stray = module_folders(host, folders, "mindspore")
-        hint = f"{machine.pip} install 'mindspore>=2.7,<2.11'"
+        hint = f"{machine.pip} install 'mindspore{_MINDSPORE_BOUNDS}'"
         if stray:
             return warn(
                 f"{stray[0]}/mindspore without metadata",
@@ -29,25 +31,26 @@ def mindspore(machine: Machine) -> Outcome:
                 stray[0],
                 f"{hint} (a folder or a build of your own is no installed package)",
             )
-        return fail("not installed", "MindSpore 2.7 or newer", ", ".join(folders), hint, stops_run=True)
+        return fail("not installed", f"MindSpore {_OLDEST} or newer", ", ".join(folders), hint, stops_run=True)
     copies = [copy for name in MINDSPORE_NAMES for copy in machine.packages.get(name, [])]
-    copies = [
-        copy for copy in copies if copy.name in ("mindspore", "mindspore-ascend", "mindspore-gpu", "mindspore-dev")
-    ]
     repair = f"{machine.pip} install --force-reinstall --no-deps mindspore=={package.version}"
+    row = machine.matrix.mindspore_row(package.version)
     if extension_of(machine, package) is None and host.facts.system == "Linux":
         return fail(
             f"{package.version}, but {package.location}/mindspore has no compiled module (_c_expression)",
             "a complete package",
             package.metadata,
             repair,
-            stops_run=True,
+            stops_run=row is not None,  # a version that is not known may be built another way
         )
     if len(copies) > 1:
         listed = ", ".join(f"{copy.name} {copy.version} in {copy.location}" for copy in copies)
         hint = f"{machine.pip} uninstall -y {' '.join(sorted({copy.name for copy in copies}))}, then install one"
         return warn(f"{len(copies)} copies: {listed}", "one", package.location, hint)
-    row = machine.matrix.mindspore_row(package.version)
+    if not satisfies(package.version, f">={_OLDEST}"):
+        cann = machine.active_cann
+        hint = f"{machine.pip} install 'mindspore{_MINDSPORE_BOUNDS}'" + (", and the CANN for it" if cann else "")
+        return fail(package.version, f"MindSpore {_OLDEST} or newer for msrun-cli", package.metadata, hint)
     if row is None:
         return warn(
             package.version,
@@ -55,7 +58,7 @@ def mindspore(machine: Machine) -> Outcome:
             package.metadata,
             f"the nearest known ones: {machine.matrix.near_mindspore(package.version)}",
         )
-    return fine(package.version, "2.7 or newer", package.metadata)
+    return fine(package.version, f"{_OLDEST} or newer", package.metadata)
 
 
 def numpy(machine: Machine) -> Outcome:
@@ -64,7 +67,11 @@ def numpy(machine: Machine) -> Outcome:
     release = machine.mindspore.version if machine.mindspore else known["up_to_mindspore"]
     bounds = known["needs"] if version_key(release) <= version_key(known["up_to_mindspore"]) else ""
     if package is None:
-        return fail("not installed", f"numpy {bounds}", "", f"{machine.pip} install 'numpy>=1.25,<2'", stops_run=True)
+        hint = f"{machine.pip} install 'numpy>=1.25,<2'"
+        stray = module_folders(machine.host, machine.host.facts.search_path, "numpy")
+        if stray:
+            return warn("without metadata, so of unknown version", f"numpy {bounds}", stray[0], hint)
+        return fail("not installed", f"numpy {bounds}", "search path of Python", hint, stops_run=True)
     if not bounds:
         return fine(package.version, "as MindSpore's metadata says", package.metadata)
     if not satisfies(package.version, bounds):
@@ -81,7 +88,7 @@ def opencv(machine: Machine) -> Outcome:
         if folders:
             return fine(f"cv2 in {folders[0]}, not installed by pip", expected, folders[0])
         hint = f"{machine.pip} install 'opencv-python-headless{_OPENCV_BOUNDS}'"
-        return fail("not installed", expected, "", hint, stops_run=True)
+        return fail("not installed", expected, "search path of Python", hint, stops_run=True)
     listed = ", ".join(f"{package.name} {package.version}" for package in installed)
     wrong = [package for package in installed if not satisfies(package.version, _OPENCV_BOUNDS)]
     if wrong:

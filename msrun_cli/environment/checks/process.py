@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from glob import escape
 
 from msrun_cli.environment.machine import Machine
 from msrun_cli.environment.results import Check, Cost, Outcome, fail, fine, skip, warn
@@ -122,7 +123,7 @@ def libdnnl(machine: Machine) -> Outcome:
     host = machine.host
     folders = [folder for folder in host.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if folder]
     own = f"{machine.mindspore.location}/mindspore/" if machine.mindspore else None
-    found = [path for folder in folders for path in host.glob(f"{folder}/libdnnl.so*")]
+    found = [path for folder in folders for path in host.glob(f"{escape(folder)}/libdnnl.so*")]
     found = [path for path in found if own is None or not path.startswith(own)]
     if found:
         return warn(
@@ -142,7 +143,7 @@ def libgomp(machine: Machine) -> Outcome:
     if "libgomp" in host.environ.get("LD_PRELOAD", ""):
         return fine(f"LD_PRELOAD={host.environ['LD_PRELOAD']}", "", "environment")
     folders = host.facts.search_path
-    copies = [path for folder in folders for path in host.glob(f"{folder}/*.libs/libgomp*.so*")]
+    copies = [path for folder in folders for path in host.glob(f"{escape(folder)}/*.libs/libgomp*.so*")]
     if copies:
         return warn(
             f"copies in {', '.join(sorted({os.path.dirname(path) for path in copies}))}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from glob import escape
 
 from msrun_cli.environment.cann import parse_info
 from msrun_cli.environment.compatibility import MindSporeRow
@@ -23,7 +24,7 @@ def _row(machine: Machine) -> MindSporeRow | None:
 
 def extension_of(machine: Machine, package: Package) -> str | None:
     """MindSpore's compiled module; its name tells for which Python and processor it was built."""
-    found = machine.host.glob(f"{package.location}/mindspore/_c_expression*.so")
+    found = machine.host.glob(f"{escape(package.location)}/mindspore/_c_expression*.so")
     return found[0] if found else None
 
 
@@ -45,9 +46,12 @@ def python(machine: Machine) -> Outcome:
     release = machine.mindspore.version if machine.mindspore else "2.10.0"
     found = f"Python {facts.python} ({facts.executable})"
     expected = f"Python {low} to {high}"
-    if row and version_key(low) > version_key(high):
-        expected = f"a MindSpore for Python {_OWN_PYTHON[0]} to {_OWN_PYTHON[1]}, which {release} is not"
     hint = f"python{high} -m venv .venv && .venv/bin/python -m pip install msrun-cli mindspore=={release}"
+    if version_key(low) > version_key(high):
+        expected = f"a MindSpore for Python {_OWN_PYTHON[0]} to {_OWN_PYTHON[1]}, which {release} is not"
+        hint = (
+            f"{machine.pip} install 'mindspore>=2.7,<2.11' (msrun check-env --only cann_version names the CANN for it)"
+        )
     if built and built[0] != series(facts.python):
         found += f", MindSpore is built for {built[0]}"
         return fail(

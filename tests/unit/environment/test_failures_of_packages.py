@@ -54,6 +54,29 @@ def python_without_a_wheel(machine: Machine) -> None:
     machine.mindspore("2.10.0", "313-aarch64")
 
 
+@case("python", "fail", "pip install 'mindspore>=2.7,<2.11'")
+def mindspore_for_older_pythons(machine: Machine) -> None:
+    machine.mindspore("2.2.14")
+
+
+@case("mindspore", "fail", "pip install 'mindspore>=2.7,<2.11', and the CANN for it")
+def mindspore_too_old(machine: Machine) -> None:
+    machine.mindspore("2.6.0")
+
+
+@case("opencv", "fail", "pip install 'opencv-python-headless>=4.8,<4.12'")
+def opencv_missing(machine: Machine) -> None:
+    machine.unpackage("opencv-python")
+    machine.remove(f"{SITE}/cv2/__init__.py")
+    (machine.root / f"{SITE}/cv2".lstrip("/")).rmdir()
+
+
+@case("numpy", "warn", "pip install 'numpy>=1.25,<2'")
+def numpy_without_metadata(machine: Machine) -> None:
+    machine.unpackage("numpy")
+    machine.file(f"{SITE}/numpy/__init__.py")
+
+
 @case("mindspore", "fail", "pip install 'mindspore>=2.7,<2.11'")
 def mindspore_missing(machine: Machine) -> None:
     machine.unpackage("mindspore")
