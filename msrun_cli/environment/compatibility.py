@@ -77,6 +77,11 @@ class Matrix:
         """CANN versions with that internal number."""
         return [row.version for row in self.cann if row.internal == internal]
 
+    def knows_internal(self, internal: str) -> bool:
+        """Whether any row speaks of that CANN."""
+        accepted = {number for row in self.mindspore for number in row.accepts or ()}
+        return internal in accepted | {row.internal for row in self.cann}
+
     def near_mindspore(self, version: str) -> str:
         rows = {row.version: row for row in self.mindspore}
         return "; ".join(f"MindSpore {v} with CANN {rows[v].cann[0]}" for v in nearest(version, rows))

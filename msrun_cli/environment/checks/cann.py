@@ -101,6 +101,9 @@ def version(machine: Machine) -> Outcome:
     if cann.series in row.accepts:
         return fine(pair, expected, f"{cann.source}; {row.source}")
     hint = f"install CANN {row.cann[0]} and source its set_env.sh"
+    if not machine.matrix.knows_internal(cann.series):
+        near = machine.matrix.near_cann(cann.version or cann.series)
+        return warn(f"{pair}: in no table", expected, f"{cann.source}; {row.source}", f"{hint}; nearest known: {near}")
     release = _mindspore_for(machine, cann)
     if release:
         hint += f", or for this CANN: {machine.pip} install mindspore=={release}"

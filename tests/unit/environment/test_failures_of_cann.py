@@ -33,6 +33,16 @@ def unknown_mindspore(machine: Machine) -> None:
     machine.mindspore("2.11.0")
 
 
+@case("cann_version", "warn", "nearest known: CANN 9.2.0 with driver 26.2.RC1")
+def unknown_cann(machine: Machine) -> None:
+    machine.cann(name="9.4.0", internal="9.4.0")
+
+
+@case("cann_version", "fail", "install CANN 8.5.0")
+def known_cann_that_is_too_new(machine: Machine) -> None:
+    machine.cann(name="9.2.0", internal="9.2.0")
+
+
 @case("cann_version", "warn", "install CANN 8.0.0")
 def pair_that_nothing_proves(machine: Machine) -> None:
     machine.mindspore("2.5.0")
