@@ -233,6 +233,15 @@ def test_failure(tmp_path: Path, spoil: Spoil, check: str, status: str, hint: st
     examine_spoilt(tmp_path, spoil, check, status, hint)
 
 
+def test_a_build_of_mindspore_in_the_working_directory_is_no_shadow(tmp_path: Path) -> None:
+    machine = healthy(tmp_path)
+    machine.record["search_path"] = ["/work", SITE]
+    machine.file("/work/mindspore/__init__.py")
+    assert machine.check("shadows").status == "fail"
+    machine.file("/work/mindspore/_c_expression.cpython-311-aarch64-linux-gnu.so")
+    assert machine.check("shadows").status == "pass"
+
+
 def test_onednn_on_an_avx512_processor(tmp_path: Path) -> None:
     machine = cpu_only(tmp_path)
     assert machine.check("onednn").status == "pass"
