@@ -12,6 +12,7 @@ from msrun_cli.builders.nodes import instantiate
 from msrun_cli.common.errors import DataError
 from msrun_cli.config.schema import EvalConfig, TrainConfig
 from msrun_cli.engine.checkpoint import Checkpoint, inference_arrays, newest_complete, state_among
+from msrun_cli.models.freezing import freeze
 from msrun_cli.models.weight_file import read_weights
 from msrun_cli.models.weights import LoadReport, assign_weights
 
@@ -30,6 +31,12 @@ def load_weights(network: nn.Cell, path: str, *, strict: bool) -> LoadReport:
     """
     head = () if strict else getattr(network, "head_prefixes", ())
     return assign_weights(network, inference_arrays(read_weights(path)), path, head)
+
+
+def freeze_parameters(cfg: TrainConfig, network: nn.Cell) -> None:
+    """Take what `freeze` names out of training."""
+    if cfg.freeze:
+        log.info("frozen: %s", freeze(network, list(cfg.freeze)))
 
 
 def read_resumed(cfg: TrainConfig) -> Checkpoint | None:

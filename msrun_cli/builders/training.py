@@ -13,6 +13,7 @@ from mindspore import nn
 from msrun_cli.builders.data import Task
 from msrun_cli.builders.network import build_network
 from msrun_cli.builders.nodes import instantiate, optional
+from msrun_cli.builders.optimizer import build_optimizer
 from msrun_cli.config.rules import default_warmup_epochs
 from msrun_cli.config.schema import EvalConfig, TrainConfig
 from msrun_cli.engine.amp import apply_amp
@@ -48,10 +49,7 @@ def build_training(cfg: TrainConfig, task: Task, network: nn.Cell, steps_per_epo
         average = ExponentialMovingAverage(network, eval_network, cfg.ema.decay, cfg.ema.tau)
     # arguments as a call of its own: they are objects, not configuration
     loss = instantiate(cfg.loss, _partial_=True, _convert_="all")(**task.loss_arguments(network, accumulate))
-    # not through _convert_: the parameters are objects, not configuration
-    optimizer = instantiate(cfg.optimizer, _partial_=True)(params=network.trainable_params())
-    if cfg.nbs is not None:
-        optimizer.weight_decay *= cfg.batch_size * accumulate / cfg.nbs
+    optimizer = build_optimizer(cfg, network, accumulate)
     scale = cfg.loss_scale
     step = TrainStep(
         apply_amp(network, cfg.amp.level, cfg.amp.dtype),

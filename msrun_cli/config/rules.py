@@ -5,6 +5,7 @@ Those on what the tasks take are in task_rules.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from msrun_cli.config import task_rules  # noqa: F401 - its rules are registered
@@ -133,6 +134,13 @@ def _accumulation_twice(accumulate: int | None, nbs: int | None, batch_size: int
     )
 
 
+@remark("freeze", "weights", "resume")
+def _frozen_at_random(freeze: list[str], weights: str | None, resume: str | None) -> str | None:
+    if not freeze or weights is not None or resume is not None:
+        return None
+    return f"freeze={_shown(freeze)} without weights: what is frozen keeps its random start. Set weights=FILE."
+
+
 @remark("loss_scale.type", "amp.level")
 def _scale_without_purpose(kind: str, level: str) -> str | None:
     if kind == "none" or level != "O0":
@@ -184,3 +192,7 @@ def _step_never_on(steps: dict[str, Any], epochs: int) -> str | None:
         f"train_transforms: {', '.join(never)} is never on in a run of epochs={epochs}, because of its from_epoch or "
         "until_epoch."
     )
+
+
+def _shown(values: Sequence[str]) -> str:
+    return f"[{','.join(values)}]"

@@ -126,6 +126,23 @@ class Device:
 
 
 @dataclass(kw_only=True)
+class ParameterGroup:
+    """Parameters with a learning rate or a weight decay of their own; a parameter belongs to the last group it fits."""
+
+    pattern: str  # of the parameters' names, such as model.24.*
+    lr_scale: float = setting(above=0, absent=True)  # times the learning rate of the schedule
+    weight_decay: float | None = setting(low=0, absent=True)  # of the weights; None = optimizer.weight_decay
+
+
+@dataclass(kw_only=True)
+class Optimizer(Target):
+    """Keys that every optimizer has; the others are arguments of its `_target_`."""
+
+    layer_decay: float | None = setting(above=0, high=1, absent=True)  # rate of a layer / rate of the next; None = off
+    groups: dict[str, ParameterGroup | None] = setting(absent=True)
+
+
+@dataclass(kw_only=True)
 class Schedule:
     decay: str = setting(choices=("linear", "cosine", "step", "one_cycle"))
     step: str = setting(choices=("epoch", "update"))  # how often the decay goes down
@@ -173,7 +190,7 @@ class TrainConfig:
     loss_scale: LossScale
     overflow: Overflow
     device: Device
-    optimizer: Target = setting(package="msrun_cli.optim")
+    optimizer: Optimizer = setting(package="msrun_cli.optim")
     schedule: Schedule
     ema: Ema
     checkpoint: Checkpoint
@@ -184,6 +201,7 @@ class TrainConfig:
     image_size: int = setting(low=32, multiple=32)  # pixels
     seed: int = setting(low=0, high=2**32 - 1)
     weights: str | None = setting(path=True)
+    freeze: list[str]  # patterns of parameter names that are not trained
     resume: str | None = setting(path=True)
     output_dir: str = setting(path=True)
     name: str

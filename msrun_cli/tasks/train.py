@@ -12,7 +12,7 @@ from mindspore.train import Model
 from msrun_cli.builders.callbacks import build_callbacks, build_diagnosis
 from msrun_cli.builders.data import build_data, build_task
 from msrun_cli.builders.device import build_device
-from msrun_cli.builders.network import build_network, load_weights, read_resumed
+from msrun_cli.builders.network import build_network, freeze_parameters, load_weights, read_resumed
 from msrun_cli.builders.training import build_evaluation, build_training
 from msrun_cli.common.errors import Interrupted
 from msrun_cli.config.schema import TrainConfig
@@ -58,6 +58,7 @@ def train(cfg: TrainConfig) -> float:
     log.info("%s with %d classes: %s parameters", cfg.model.name, len(data.class_names), f"{size:,}".replace(",", " "))
     if cfg.weights is not None and resumed is None:
         log.info("weights %s: %s", cfg.weights, load_weights(network, cfg.weights, strict=False))
+    freeze_parameters(cfg, network)
 
     # train step: loss, precision, loss scale, optimizer, schedule, average
     training = build_training(cfg, task, network, state.steps_per_epoch)
