@@ -106,6 +106,16 @@ def _one_source(checkpoint: Any, weights: str | None) -> str | None:
     return None
 
 
+@error("early_stopping.patience", "evaluate_every")
+def _patience_needs_evaluations(patience: int | None, evaluate_every: int) -> str | None:
+    if patience is None or evaluate_every > 0:
+        return None
+    return (
+        f"early_stopping.patience={patience} with evaluate_every=0: without evaluations between epochs there is "
+        "nothing to wait for. Set evaluate_every=1, or early_stopping.patience=null."
+    )
+
+
 @error("eval_transforms")
 def _stages_in_evaluation(steps: dict[str, Any]) -> str | None:
     staged = [
@@ -174,6 +184,20 @@ def _best_without_evaluation(evaluate_every: int, epochs: int, keep_best: int) -
     if not keep_best or epochs == 1 or 0 < evaluate_every <= epochs:
         return None
     return f"evaluate_every={evaluate_every}: evaluated only at the end, so best.ckpt is the last state."
+
+
+@remark("early_stopping.patience", "epochs")
+def _patience_too_long(patience: int | None, epochs: int) -> str | None:
+    if patience is None or patience < epochs:
+        return None
+    return f"early_stopping.patience={patience} never ends a run of epochs={epochs}."
+
+
+@remark("early_stopping.patience", "early_stopping.min_delta")
+def _delta_without_patience(patience: int | None, min_delta: float) -> str | None:
+    if patience is not None or not min_delta:
+        return None
+    return f"early_stopping.min_delta={min_delta:g} has no effect without early_stopping.patience."
 
 
 @remark("train_transforms", "epochs")

@@ -16,6 +16,7 @@ from msrun_cli.builders.network import build_network, freeze_parameters, load_we
 from msrun_cli.builders.training import build_evaluation, build_training
 from msrun_cli.common.errors import Interrupted
 from msrun_cli.config.schema import TrainConfig
+from msrun_cli.engine.callbacks.early_stopping import out_of_patience
 from msrun_cli.engine.callbacks.state import TrainState
 from msrun_cli.engine.checkpoint import assign_all
 from msrun_cli.engine.resume import go_on
@@ -28,7 +29,7 @@ log = logging.getLogger("msrun")
 
 
 def train(cfg: TrainConfig) -> float:
-    """Train, evaluate and leave a run folder; returns the objective (the best monitored metric)."""
+    """Train, evaluate and leave a run folder; returns the objective (the best value of save_best_on)."""
     run = start_run(cfg)
     device = build_device(cfg, run)
 
@@ -43,13 +44,16 @@ def train(cfg: TrainConfig) -> float:
     log.info("first training batch: %s", report.first_batch(first))
 
     # where to start
-    state = TrainState(cfg.epochs, preview.get_dataset_size(), cfg.batch_size)
+    best = cfg.save_best_on or task.objective
+    state = TrainState(cfg.epochs, preview.get_dataset_size(), cfg.batch_size, best)
     facts = task.facts()
     resumed = read_resumed(cfg)
     start = (0, 0) if resumed is None else go_on(resumed, state, facts)
     goal = min(state.total_steps, cfg.max_steps or state.total_steps)
     if state.step >= goal and state.evaluated_step == state.step:
-        return _nothing_left(run, state)
+        return _nothing_left(run, state, "give more with epochs=N (and max_steps=null)")
+    if out_of_patience(state, cfg.early_stopping.patience):
+        return _nothing_left(run, state, "early stopping ended it; go on with early_stopping.patience=null or more")
     batches = task.train_batches(start)
 
     # network
@@ -76,9 +80,9 @@ def train(cfg: TrainConfig) -> float:
     )  # fmt: skip
     started = time.perf_counter()
     try:
-        with callbacks.early_stop:
+        with callbacks.stop_requests:
             callbacks.catch_up()
-            if state.step < goal:
+            if state.step < goal and state.stop_reason is None:
                 Model(training.step).train(
                     cfg.epochs,
                     batches,
@@ -114,10 +118,10 @@ def train(cfg: TrainConfig) -> float:
     return float(state.best or 0.0)
 
 
-def _nothing_left(run: RunFolder, state: TrainState) -> float:
+def _nothing_left(run: RunFolder, state: TrainState, advice: str) -> float:
     log.info(
-        "nothing left to train: %s has done %d steps of %d epochs; give more with epochs=N (and max_steps=null)",
-        run.root, state.step, state.epoch,
+        "nothing left to train: %s has done %d steps of %d epochs; %s",
+        run.root, state.step, state.epoch, advice,
     )  # fmt: skip
     return float(state.best or 0.0)
 
@@ -127,10 +131,12 @@ def _summary(state: TrainState, recorder: Any, seconds: float) -> dict[str, Any]
     return {
         "objective": state.best,
         **state.metrics,
+        "save_best_on": state.save_best_on,
         "best_epoch": state.best_epoch,
         "images_per_s": speeds[len(speeds) // 2] if speeds else None,
         "compile_s": recorder.compile_s,
         "train_s": seconds,
         "epochs": state.epoch,
         "steps": state.step,
+        "stopped_by": state.stop_reason,
     }

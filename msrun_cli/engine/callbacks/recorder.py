@@ -87,6 +87,7 @@ class StepRecorder(Callback):
         self._step_s += time.perf_counter() - waiting  # an asynchronous device works until here
         self.state.unlogged = []
         row = self._row(*columns)
+        self.state.add_losses(columns[1].sum(axis=1))
         for sink in self.sinks:
             sink.write(row)
         terms, overflows, norms, scales = columns[1], columns[4], columns[2], columns[3]
