@@ -43,8 +43,8 @@ HEAD = """# Configuration: every key
 Written by `scripts/write_key_table.py` from the schema and the YAML files; do not edit it by hand.
 
 Defaults are those of every data set but the generated shapes, which `conf/recipe/shapes_detection.yaml` changes.
-A key is set as `key=value` behind the command, or in a YAML file. `-` as a default: no file that composes by default has
-the key; another option of its group adds it, or `+key=value`. `${...}`: the value of another key.
+A key is set as `key=value` behind the command, or in a YAML file. `-` as a default: no file that composes by default
+has the key; another option of its group adds it, or `+key=value`. `${...}`: the value of another key.
 """
 
 Row = tuple[str, str, str, str]

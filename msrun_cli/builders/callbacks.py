@@ -76,7 +76,7 @@ def build_callbacks(
         ProgressDisplay(state, training.term_names, cfg.logger.progress),
     ]
     guard = Guard(cfg.overflow.max_consecutive, training.term_names, diagnose)
-    recorder = StepRecorder(state, training.term_names, cfg.logger.every, sinks, guard, device.graph)
+    recorder = StepRecorder(state, training.term_names, cfg.logger.every, sinks, guard, device.graph, device.sink)
     stop_requests = StopRequests(state, cfg.max_steps)
     evaluation = EpochEvaluation(state, evaluate, cfg.evaluate_every, sinks)
     stopping = cfg.early_stopping

@@ -130,8 +130,9 @@ def _stages_in_evaluation(steps: dict[str, Any]) -> str | None:
 
 
 @error("device.sink_size")
-def _sink_size(size: int) -> str | None:
-    return "device.sink_size=0: must be -1 (a whole epoch) or at least 1 (steps per sink)." if size == 0 else None
+def _sink_size(size: int | str) -> str | None:
+    wrong = "device.sink_size=0: must be auto (about logger.every), -1 (a whole epoch) or at least 1 (steps per sink)."
+    return wrong if size == 0 else None
 
 
 @remark("accumulate", "nbs", "batch_size")

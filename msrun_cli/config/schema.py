@@ -122,7 +122,7 @@ class Device:
     save_graphs: bool
     dvpp: bool  # an Ascend decodes and resizes images
     sink: str = setting(choices=("auto", "on", "off"))
-    sink_size: int = setting(low=-1)  # steps; -1 = a whole epoch
+    sink_size: int | str = setting(low=-1, words=("auto",))  # steps; auto = a log interval; -1 = a whole epoch
 
 
 @dataclass(kw_only=True)

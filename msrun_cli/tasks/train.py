@@ -7,11 +7,9 @@ import shlex
 import time
 from typing import Any
 
-from mindspore.train import Model
-
 from msrun_cli.builders.callbacks import build_callbacks, build_diagnosis
 from msrun_cli.builders.data import build_data, build_task
-from msrun_cli.builders.device import build_device
+from msrun_cli.builders.device import build_device, build_sink
 from msrun_cli.builders.network import build_network, freeze_parameters, load_weights, read_resumed
 from msrun_cli.builders.training import build_evaluation, build_training
 from msrun_cli.common.errors import Interrupted
@@ -19,6 +17,7 @@ from msrun_cli.config.schema import TrainConfig
 from msrun_cli.engine.callbacks.early_stopping import out_of_patience
 from msrun_cli.engine.callbacks.state import TrainState
 from msrun_cli.engine.checkpoint import assign_all
+from msrun_cli.engine.data_sink import run_steps
 from msrun_cli.engine.resume import go_on
 from msrun_cli.reporting.plots import plot_curves
 from msrun_cli.runtime.log import console
@@ -54,6 +53,7 @@ def train(cfg: TrainConfig) -> float:
         return _nothing_left(run, state, "give more with epochs=N (and max_steps=null)")
     if out_of_patience(state, cfg.early_stopping.patience):
         return _nothing_left(run, state, "early stopping ended it; go on with early_stopping.patience=null or more")
+    sink_size = build_sink(cfg, device, state, goal)
     batches = task.train_batches(start)
 
     # network
@@ -83,14 +83,7 @@ def train(cfg: TrainConfig) -> float:
         with callbacks.stop_requests:
             callbacks.catch_up()
             if state.step < goal and state.stop_reason is None:
-                Model(training.step).train(
-                    cfg.epochs,
-                    batches,
-                    callbacks.in_order,
-                    dataset_sink_mode=device.sink,
-                    sink_size=device.sink_size,
-                    initial_epoch=start[0],
-                )
+                run_steps(training.step, batches, callbacks.in_order, state, sink_size, len(training.term_names))
     except RuntimeError:
         if state.signal is None:
             raise

@@ -55,10 +55,12 @@ class CheckpointSaver(Callback):
         super().__init__()
         self.state, self.folder, self.parameters, self.evaluation = state, folder, parameters, evaluation
         self.policy, self.writer, self.facts = policy, writer, facts
+        self._step = state.step
 
     def on_train_step_end(self, run_context) -> None:
-        every = self.policy.every_steps
-        if every is not None and self.state.step % every == 0 and self.state.step % self.state.steps_per_epoch:
+        every, step = self.policy.every_steps, self.state.step
+        before, self._step = self._step, step  # several steps ago when data is sunk
+        if every is not None and step // every != before // every and step % self.state.steps_per_epoch:
             self.save_last()
 
     def on_train_epoch_end(self, run_context) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -102,6 +102,12 @@ class TrainState:
 def as_array(value: Any) -> np.ndarray:
     """A step's output on the host; reading a tensor waits for the device."""
     return value.asnumpy() if hasattr(value, "asnumpy") else value
+
+
+def rows_of_sink(outputs: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """What `engine.data_sink.RecordedStep` gives, as one tuple per step, as a step gives it; on the host."""
+    columns = [as_array(column).astype(kind) for column, kind in zip(outputs, _OUTPUT_TYPES, strict=True)]
+    return list(zip(*columns, strict=True))
 
 
 def score(name: str, value: float) -> float:
