@@ -215,6 +215,7 @@ class TrainConfig:
     nbs: int | None = setting(low=1)  # images; None = weight decay is not scaled
     clip_norm: float | None = setting(above=0)  # None = off
     clip_value: float | None = setting(above=0)  # None = off
+    recompute: bool
     evaluate_every: int = setting(low=0)  # epochs; 0 = only at the end
     save_best_on: str | None  # a metric of the task, or loss; see config.task_rules
     early_stopping: EarlyStopping
