@@ -216,6 +216,7 @@ class TrainConfig:
     clip_norm: float | None = setting(above=0)  # None = off
     clip_value: float | None = setting(above=0)  # None = off
     recompute: bool
+    sync_batch_norm: bool
     evaluate_every: int = setting(low=0)  # epochs; 0 = only at the end
     save_best_on: str | None  # a metric of the task, or loss; see config.task_rules
     early_stopping: EarlyStopping

@@ -10,7 +10,7 @@ from typing import Any
 from msrun_cli.builders.callbacks import build_callbacks, build_diagnosis
 from msrun_cli.builders.data import build_data, build_task
 from msrun_cli.builders.device import build_device, build_sink
-from msrun_cli.builders.network import build_network, freeze_parameters, load_weights, read_resumed
+from msrun_cli.builders.network import build_network, freeze_parameters, load_weights, read_resumed, synchronize
 from msrun_cli.builders.training import build_evaluation, build_training
 from msrun_cli.common.errors import Interrupted
 from msrun_cli.config.schema import TrainConfig
@@ -62,6 +62,7 @@ def train(cfg: TrainConfig) -> float:
     log.info("%s with %d classes: %s parameters", cfg.model.name, len(data.class_names), f"{size:,}".replace(",", " "))
     if cfg.weights is not None and resumed is None:
         log.info("weights %s: %s", cfg.weights, load_weights(network, cfg.weights, strict=False))
+    synchronize(cfg, network, device.target)
     freeze_parameters(cfg, network)
 
     # train step: loss, precision, loss scale, optimizer, schedule, average
