@@ -35,6 +35,7 @@ FOLDERS = {"name": "imagefolder", "_target_": "msrun_cli.data.imagefolder.read_i
         (nested(checkpoint=None, weights=None), "must be set"),
         (nested(checkpoint="a", weights="b"), "Remove one"),
         (nested(device__sink_size=0), "device.sink_size=0"),
+        (nested(optimizer={"lr": 0.1, "settings": 3}), "use optimizer.groups"),
         (nested(clip_norm=10.0, clip_value=0.5), "clip_norm=null"),
         (nested(eval_transforms={"a": {"until_epoch": -1}, "b": None}), "eval_transforms.a.until_epoch"),
         (nested(schedule__warmup_epochs=9.0, epochs=5), "not shorter than epochs=5"),
