@@ -1,4 +1,4 @@
-"""Ends a training early: after max_steps, or on a signal, within the current step."""
+"""Ends a training on request: after max_steps, or on a signal, within the current step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from msrun_cli.engine.callbacks.state import TrainState
 log = logging.getLogger("msrun")
 
 
-class EarlyStop(Callback):
+class StopRequests(Callback):
     """Must stand behind the recorder and before the evaluation in the list of callbacks.
 
     SIGINT (Ctrl-C) and SIGTERM (sent by schedulers) end the training after the current step, so that its state
@@ -27,7 +27,7 @@ class EarlyStop(Callback):
         self.max_steps = max_steps
         self._previous: dict[int, Any] = {}
 
-    def __enter__(self) -> EarlyStop:
+    def __enter__(self) -> StopRequests:
         for number in (signal.SIGINT, signal.SIGTERM):
             self._previous[number] = signal.signal(number, self._on_signal)
         return self
