@@ -22,24 +22,25 @@ def read_class_folders(root: str, train: str | None = None, val: str | None = No
     """`root` with train/ and val/ (also valid, validation, test), in each one folder per class.
 
     train, val: other names of these folders
-    Files of any kind count, so that what is no image is found; hidden ones do not. Raises DataError without train/ or a
-    named val.
+    Files of any kind count, so that what is no image is found; hidden ones do not. Without one of the folders that
+    split is empty. Raises DataError without both, without one that was named, and without class folders.
     """
     named = {"train": train, "val": val}
     found = {
         name: _split_folder(Path(root), usual if named[name] is None else (named[name],))
         for name, usual in _SPLITS.items()
     }
-    if found["train"] is None:
+    if not any(found.values()):
         raise DataError(
             f"{root} has no folder {train or 'train'}. It should hold train/CLASS/*.jpg and val/CLASS/*.jpg."
         )
+    for name, wanted in named.items():
+        if wanted is not None and found[name] is None:
+            raise DataError(f"{root} has no folder {wanted} (dataset.{name}).")
     folders = {name: _class_folders(folder) if folder else [] for name, folder in found.items()}
-    if val is not None and found["val"] is None:
-        raise DataError(f"{root} has no folder {val} (dataset.val).")
     class_names = tuple(sorted({folder.name for name in folders for folder in folders[name]}))
     if not class_names:
-        raise DataError(f"{found['train']} has no folders: it should hold one for each class.")
+        raise DataError(f"{found['train'] or found['val']} has no folders: it should hold one for each class.")
     notes: list[str] = []
     splits = []
     for name in ("train", "val"):

@@ -34,6 +34,12 @@ def test_class_folders_without_val_or_train(tmp_path: Path) -> None:
     assert len(data.val.records) == 0 and any("no val folder" in note for note in data.notes)
     with pytest.raises(DataError, match="no folder train"):
         read_class_folders(str(tmp_path / "train"))
+    touch(tmp_path / "c" / "val" / "a" / "1.jpg")
+    only_val = read_class_folders(str(tmp_path / "c"))
+    assert len(only_val.train.records) == 0 and len(only_val.val.records) == 1
+    assert any("no train folder" in note for note in only_val.notes)
+    with pytest.raises(DataError, match="no folder training"):
+        read_class_folders(str(tmp_path / "c"), train="training")
     (tmp_path / "b" / "train").mkdir(parents=True)
     with pytest.raises(DataError, match="one for each class"):
         read_class_folders(str(tmp_path / "b"))
