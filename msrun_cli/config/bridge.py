@@ -253,6 +253,7 @@ class Job:
 
     def _start(self, config: DictConfig, overrides: list[str]) -> Any:
         from msrun_cli.config import check, preflight, schema
+        from msrun_cli.config.conform import conform
         from msrun_cli.environment.run_start import require_runnable
 
         root = schema.ROOTS[self.command.name]
@@ -265,7 +266,7 @@ class Job:
             require_runnable(config.device.target)
         prepare_process()  # before mindspore is imported with the task
         module, _, function = self.command.task.partition(":")
-        return getattr(importlib.import_module(module), function)(schema.conform(config, root))
+        return getattr(importlib.import_module(module), function)(conform(config, root))
 
 
 def _exit_code(job: Job) -> int:
