@@ -29,7 +29,7 @@ from msrun_cli.runtime.run_folder import RunFolder
 
 def build_diagnosis(run: RunFolder, task: Task, network: nn.Cell, step: TrainStep) -> Diagnosis:
     """For a training that stops because of NaN, Inf or overflow."""
-    return Diagnosis(step, network.trainable_params(), run.root, task.files_of)
+    return Diagnosis(step, network.trainable_params(), run.root, task.files_of, task.shard[0])
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,15 @@ def build_callbacks(
     diagnose: Diagnosis,
 ) -> Callbacks:
     """facts: of the task, for the checkpoints. A resumed `state` cuts the metrics file behind its step."""
-    sinks: list[RowSink] = [
-        MetricsFile(run.metrics_csv, training.term_names, task.metric_names, state.step),
-        ProgressDisplay(state, training.term_names, cfg.logger.progress),
-    ]
+    ranks = device.ranks
+    sinks: list[RowSink] = [ProgressDisplay(state, training.term_names, cfg.logger.progress)]
+    if ranks.is_first:
+        sinks.insert(0, MetricsFile(run.metrics_csv, training.term_names, task.metric_names, state.step))
     guard = Guard(cfg.overflow.max_consecutive, training.term_names, diagnose)
     recorder = StepRecorder(state, training.term_names, cfg.logger.every, sinks, guard, device.graph)
     early_stop = EarlyStop(state, cfg.max_steps)
+    if ranks.count > 1:
+        early_stop = EarlyStop(state, cfg.max_steps, ranks.largest, cfg.logger.every)
     monitor = cfg.checkpoint.monitor or task.objective
     evaluation = EpochEvaluation(state, evaluate, cfg.evaluate_every, monitor, sinks)
     keep = cfg.checkpoint
@@ -85,6 +87,8 @@ def build_callbacks(
         KeepPolicy(keep.every, keep.every_steps, keep.keep_last, keep.keep_best),
         CheckpointWriter(getattr(keep, "async")),
         facts,
+        training.agree,
+        ranks.is_first,
     )
     bad = task.data.bad_samples
     summary = [BadImageSummary(bad)] if bad is not None else []

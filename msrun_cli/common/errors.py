@@ -47,6 +47,12 @@ class TrainingError(UserError):
     exit_code = 1
 
 
+class LaunchError(UserError):
+    """A process of a job of several processes failed; the text tells which one and why."""
+
+    exit_code = 1
+
+
 class Interrupted(UserError):
     """A signal stopped the job; its state was saved. The exit code is 128 + the signal's number: 130 for Ctrl-C."""
 

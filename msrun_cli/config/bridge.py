@@ -234,7 +234,7 @@ class Job:
         self.failures.append((label, UserError(f"job `{label}` ended with exit code {code}; its folder is {folder}")))
 
     def _start(self, config: DictConfig, overrides: list[str]) -> Any:
-        from msrun_cli.config import check, preflight, schema
+        from msrun_cli.config import check, launch_rules, preflight, schema
 
         root = schema.ROOTS[self.command.name]
         preflight.take_over_run(config, overrides)
@@ -242,6 +242,9 @@ class Job:
         if problems:
             raise ConfigError("\n\n".join(problems))
         _require_files([config])
+        if launch_rules.ranks_of(config.get("launch") or {"workers": 1, "nodes": 1}) > 1:
+            launch = importlib.import_module("msrun_cli.tasks.launch").launch
+            return launch(schema.conform(config, root), self.command.task)
         prepare_process()  # before mindspore is imported with the task
         module, _, function = self.command.task.partition(":")
         return getattr(importlib.import_module(module), function)(schema.conform(config, root))

@@ -26,6 +26,8 @@ GROUPS = {
     "ema": "ema",
     "saving@checkpoint": "checkpoint",
     "logger": "logger",
+    "launch": "launch",
+    "parallel": "parallel",
 }
 _WHOLE = ("experiment", "debug", "recipe")  # groups that set everything
 _RUN_FOLDER = "hydra.run.dir"
@@ -53,6 +55,8 @@ def prepared(composer: Composer, overrides: Sequence[str], multirun: bool = Fals
         return others, ["resume=auto: there is no run of this name to go on with, so this is a new one."]
     folder = run_of(file, value)
     choices = inherit.recorded_choices(folder, GROUPS)
+    if "launch" in keys:
+        choices.pop("parallel", None)  # a launch chooses it
     inherited = [
         f"{group}={option}"
         for group, option in choices.items()

@@ -10,7 +10,7 @@ from typing import Any
 from mindspore.train import Model
 
 from msrun_cli.builders.callbacks import build_callbacks, build_diagnosis
-from msrun_cli.builders.data import build_data, build_task
+from msrun_cli.builders.data import build_data, build_task, require_same_data
 from msrun_cli.builders.device import build_device
 from msrun_cli.builders.network import build_network, load_weights, read_resumed
 from msrun_cli.builders.training import build_evaluation, build_training
@@ -31,20 +31,23 @@ def train(cfg: TrainConfig) -> float:
     """Train, evaluate and leave a run folder; returns the objective (the best monitored metric)."""
     run = start_run(cfg)
     device = build_device(cfg, run)
+    ranks = device.ranks
 
     # data
-    data = build_data(cfg.dataset, run.bad_samples_csv)
+    data = build_data(cfg.dataset, run.bad_samples_csv if ranks.is_first else None)
     for note in data.notes:
         log.info("%s", note)
     task = build_task(cfg, data, device)
     preview = task.preview()
     report = task.report(run.plots)
-    first = next(preview.create_dict_iterator(num_epochs=1, output_numpy=True))
-    log.info("first training batch: %s", report.first_batch(first))
+    if ranks.is_first:
+        first = next(preview.create_dict_iterator(num_epochs=1, output_numpy=True))
+        log.info("first training batch: %s", report.first_batch(first))
+    facts = task.facts()
+    require_same_data(facts, ranks)
 
     # where to start
-    state = TrainState(cfg.epochs, preview.get_dataset_size(), cfg.batch_size)
-    facts = task.facts()
+    state = TrainState(cfg.epochs, preview.get_dataset_size(), cfg.batch_size * ranks.count)
     resumed = read_resumed(cfg)
     start = (0, 0) if resumed is None else go_on(resumed, state, facts)
     goal = min(state.total_steps, cfg.max_steps or state.total_steps)
@@ -60,18 +63,20 @@ def train(cfg: TrainConfig) -> float:
         log.info("weights %s: %s", cfg.weights, load_weights(network, cfg.weights, strict=False))
 
     # train step: loss, precision, loss scale, optimizer, schedule, average
-    training = build_training(cfg, task, network, state.steps_per_epoch)
+    training = build_training(cfg, task, network, state.steps_per_epoch, ranks)
     if resumed is not None:
         assign_all(resumed, training.parameters)
         log.info("going on from %s: step %d, epoch %d", resumed.path, state.step, start[0] + 1)
-    evaluate = build_evaluation(cfg, task, data.val, training.eval_network, training.refresh)
+    ranks.broadcast(training.parameters)
+    evaluate = build_evaluation(cfg, task, data.val, training.eval_network, training.refresh, ranks)
 
     # run
     diagnose = build_diagnosis(run, task, network, training.step)
     callbacks = build_callbacks(cfg, run, state, task, training, evaluate, device, facts, diagnose)
     log.info(
-        "training: %d epochs of %d steps, batch %d, %d px, amp %s, loss scale %s; run folder %s",
-        cfg.epochs, state.steps_per_epoch, cfg.batch_size, cfg.image_size, cfg.amp.level, cfg.loss_scale.type, run.root,
+        "training: %d epochs of %d steps, batch %s, %d px, amp %s, loss scale %s; run folder %s",
+        cfg.epochs, state.steps_per_epoch, f"{ranks.count} x {cfg.batch_size}" if ranks.count > 1 else cfg.batch_size,
+        cfg.image_size, cfg.amp.level, cfg.loss_scale.type, run.root,
     )  # fmt: skip
     started = time.perf_counter()
     try:
@@ -89,13 +94,13 @@ def train(cfg: TrainConfig) -> float:
     except RuntimeError:
         if state.signal is None:
             raise
-        callbacks.saver.save_last()  # the signal ended the data workers too, in the middle of a batch
+        callbacks.saver.save_last(alone=True)  # the signal ended the data workers too, in the middle of a batch
     finally:
         callbacks.close()
     seconds = time.perf_counter() - started
 
     # result
-    curves = plot_curves(run.metrics_csv, run.plots)
+    curves = plot_curves(run.metrics_csv, run.plots) if ranks.is_first else []
     if state.signal is not None:
         saved = run.checkpoints / "last.ckpt"
         raise Interrupted(
@@ -103,6 +108,8 @@ def train(cfg: TrainConfig) -> float:
             f"msrun train resume={shlex.quote(str(run.root))}",
             state.signal,
         )
+    if not ranks.is_first:
+        return float(state.best or 0.0)
     result = callbacks.evaluation.result
     picture = report.predictions(data.val, result)
     console.print(report.table(result))

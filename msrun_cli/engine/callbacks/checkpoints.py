@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,8 @@ class CheckpointSaver(Callback):
     Older ones are last_2.ckpt, last_3.ckpt, ...; the next best are best_2.ckpt, best_3.ckpt, ...
     Must stand behind the evaluation in the list of callbacks.
     facts: what else the state of a checkpoint says, for a resumed run to compare.
+    agree: called before each save, to bring what ranks keep for themselves to one value; only the rank that `writes`
+        leaves files.
     """
 
     def __init__(
@@ -50,10 +52,13 @@ class CheckpointSaver(Callback):
         policy: KeepPolicy,
         writer: CheckpointWriter,
         facts: Mapping[str, Any],
+        agree: Callable[[], None] | None = None,
+        writes: bool = True,
     ) -> None:
         super().__init__()
         self.state, self.folder, self.parameters, self.evaluation = state, folder, parameters, evaluation
         self.policy, self.writer, self.facts = policy, writer, facts
+        self.agree, self.writes = agree, writes
 
     def on_train_step_end(self, run_context) -> None:
         every = self.policy.every_steps
@@ -66,13 +71,16 @@ class CheckpointSaver(Callback):
     def save_epoch(self) -> None:
         """Save what the end of an epoch asks for."""
         rank = self._rank()
-        self.save_last()
+        self.save_last()  # the ranks agree here; nothing moves before the saves that follow
         if rank is not None:
             self._save("best", rank)
         if self.policy.every > 0 and self.state.epoch % self.policy.every == 0 and self.state.stop_reason is None:
             self._save(f"epoch_{self.state.epoch:04d}")
 
-    def save_last(self) -> None:
+    def save_last(self, alone: bool = False) -> None:
+        """alone: without the other ranks, which may not be at the same step."""
+        if self.agree is not None and not alone:
+            self.agree()
         self._save("last", 0, self.policy.last)
 
     def _rank(self) -> int | None:
@@ -92,6 +100,8 @@ class CheckpointSaver(Callback):
 
     def _save(self, name: str, rank: int = 0, keep: int | None = None) -> None:
         """Write `name`'s file of that rank; those from the rank on move one place down, the one behind `keep` goes."""
+        if not self.writes:
+            return
         keep = self.policy.best if keep is None else keep
         state = {**self.state.saved(), **self.facts}
 

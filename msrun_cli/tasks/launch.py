@@ -1,0 +1,206 @@
+"""A job of several processes: what the parent does. It composes nothing again and imports no MindSpore."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from msrun_cli.common.errors import ConfigError, DeviceError, Interrupted, LaunchError
+from msrun_cli.common.files import write_text
+from msrun_cli.runtime import rank_environment
+from msrun_cli.runtime.log_follower import LogFollower
+from msrun_cli.runtime.rank_processes import Place, RankProcesses, last_lines
+from msrun_cli.runtime.run_folder import RunFolder
+from msrun_cli.tasks.run import create_run
+
+_LOOK_S = 0.1
+_GRACE_S = 4  # after the first failure: other ranks that fail by themselves say why
+_STOP_S = 60  # after an interrupt: ranks finish the step and save
+_SCHEDULER_S = 5  # for the scheduler to leave when all ranks are done
+
+log = logging.getLogger("msrun")
+
+
+def launch(cfg: DictConfig, task: str) -> float | None:
+    """Run `task` ("module:function") in every process of cfg.launch and watch them; returns the objective.
+
+    Raises:
+        LaunchError: a rank failed. Interrupted: a signal stopped the job. DeviceError, ConfigError: it cannot start.
+    """
+    run = create_run(cfg)
+    settings = run.logs / f"node_{cfg.launch.node_rank}.yaml"
+    write_text(settings, OmegaConf.to_yaml(cfg, resolve=True))
+    place = _place(cfg.launch)
+    ranks = RankProcesses(place, run.logs)
+    words = ["-m", "msrun_cli.tasks.rank", str(settings), task]
+    os.environ.setdefault("COLUMNS", str(shutil.get_terminal_size().columns))
+    with _Signals() as signals:
+        try:
+            ranks.start(words, run.root, cfg.launch.timeout_s, cfg.launch.bind_cores)
+            print(_started(place, run), flush=True)
+            _watch(ranks, signals, run)
+        finally:
+            ranks.end()
+    return _objective(run)
+
+
+def _place(launch: Any) -> Place:
+    """Where this host stands, with a port that is free.
+
+    Raises DeviceError when the master is no address of this host, or its port is taken.
+    """
+    if launch.kind == "cluster":
+        raise ConfigError("launch=cluster is to come")
+    port = _free_port(launch.master) if launch.port is None else launch.port
+    _require_port(launch.master, port)
+    return Place(launch.workers, launch.nodes, launch.node_rank, launch.master, port)
+
+
+def _free_port(host: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+def _require_port(host: str, port: int) -> None:
+    try:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            free = _free_port(host)
+            raise DeviceError(
+                f"launch.port={port} is taken on {host} by another program, perhaps another training. Set another one "
+                f"(launch.port={free} is free now)."
+            ) from error
+        raise DeviceError(
+            f"launch.master={host}: port {port} cannot be opened there ({error.strerror}). With launch.node_rank=0 it "
+            "must be an address of this host."
+        ) from error
+
+
+def _started(place: Place, run: RunFolder) -> str:
+    ranks = place.ranks
+    return f"ranks {ranks.start} to {ranks.stop - 1} of {place.total} started; what each says: {run.logs}/worker_*.log"
+
+
+def _watch(ranks: RankProcesses, signals: _Signals, run: RunFolder) -> None:
+    """Until all ranks have ended well. Raises LaunchError or Interrupted."""
+    follower = LogFollower(run.logs / "worker_0.log") if ranks.place.node == 0 else None
+    failed_at: float | None = None
+    while not ranks.finished():
+        time.sleep(_LOOK_S)
+        ranks.look()
+        if follower is not None:
+            follower.show()
+        signals.pass_on(ranks)
+        if failed_at is None and (ranks.failed() is not None or ranks.scheduler_code):
+            failed_at = time.monotonic()
+        if failed_at is not None and time.monotonic() > failed_at + (_STOP_S if signals.first else _GRACE_S):
+            break
+        if signals.given_up():
+            break
+    ranks.end()
+    if follower is not None:
+        follower.show()
+    if ranks.failed() is not None or not ranks.finished():
+        raise _error(ranks, signals, run)
+
+
+def _error(ranks: RankProcesses, signals: _Signals, run: RunFolder) -> Exception:
+    """What is said to the user: the first failure, the end of its log, and where the rest is."""
+    failures = {rank: _failure(run.logs, rank, code) for rank, code in ranks.ended.items() if code != 0}
+    stopped = {rank: text for rank, (code, text) in failures.items() if code in (130, 143)}
+    if stopped and (signals.first or len(stopped) == len(failures)):
+        rank = min(stopped)
+        return Interrupted(stopped[rank], failures[rank][0] - 128)
+    if signals.first:
+        return Interrupted("interrupted before the ranks could save their state", signals.first)
+    rank = ranks.failed()
+    if rank is None:
+        path = run.logs / "scheduler.log"
+        return LaunchError(
+            f"the scheduler, through which the ranks meet, ended with code {ranks.scheduler_code}. The end of {path}:\n"
+            f"{last_lines(path, 10)}\nAll processes were ended. Set another launch.port, or null to find a free one."
+        )
+    path = run.logs / f"worker_{rank}.log"
+    _, text = failures[rank]
+    return LaunchError(
+        f"rank {rank} of {ranks.place.total} failed: {text}\n\n"
+        f"the end of its log {path}:\n{last_lines(path, 15)}\n\n"
+        f"The other ranks were ended. What each said is in {run.logs}; checkpoints, if any, in {run.checkpoints}."
+    )
+
+
+def _failure(logs: Path, rank: int, code: int) -> tuple[int, str]:
+    """(exit code, what is known) of a rank that ended with an error."""
+    if code < 0:
+        name = signal.Signals(-code).name
+        hint = " The system does that when memory runs out: see `dmesg`." if code == -signal.SIGKILL else ""
+        return code, f"it was killed by the signal {name}.{hint}"
+    try:
+        said = json.loads(rank_environment.failure_file(logs, rank).read_text(encoding="utf-8"))
+        return int(said["code"]), str(said["text"])
+    except (OSError, ValueError, KeyError):
+        return code, f"it ended with code {code} without a word of explanation."
+
+
+def _objective(run: RunFolder) -> float | None:
+    try:
+        value = json.loads((run.root / "return_value.json").read_text(encoding="utf-8"))["objective"]
+        return None if value is None else float(value)
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+class _Signals:
+    """Ctrl-C and SIGTERM go to the ranks, which stop together and save; a second Ctrl-C ends all at once.
+
+    first: number of the first signal, 0 = none.
+    """
+
+    def __init__(self) -> None:
+        self.first = 0
+        self._passed_on = False
+        self._again = False
+        self._at = 0.0
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> _Signals:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._previous[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def pass_on(self, ranks: RankProcesses) -> None:
+        if self.first and not self._passed_on:
+            self._passed_on = True
+            print("stopping all ranks (Ctrl-C once more to leave at once) ...", flush=True)
+            ranks.signal(self.first)
+
+    def given_up(self) -> bool:
+        """Whether the ranks have had their time."""
+        return self._again or (self._passed_on and time.monotonic() > self._at + _STOP_S)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if not self.first:
+            self.first, self._at = number, time.monotonic()
+        elif number == signal.SIGINT:
+            self._again = True
