@@ -10,10 +10,13 @@ from msrun_cli.runtime.rank_processes import is_chatter
 
 
 class LogFollower:
-    """Prints whole new lines of a file that may not be there yet; MindSpore's own chatter stays in the file."""
+    """Prints whole new lines of a file that may not be there yet; MindSpore's own chatter stays in the file.
 
-    def __init__(self, path: Path, out: TextIO | None = None) -> None:
-        self.path, self.out = path, out
+    hidden: beginning of lines that are not shown either; out: standard output, unless given
+    """
+
+    def __init__(self, path: Path, hidden: str | None = None, out: TextIO | None = None) -> None:
+        self.path, self.hidden, self.out = path, hidden, out
         self._read = 0
         self._rest = b""
 
@@ -30,7 +33,7 @@ class LogFollower:
         out = self.out or sys.stdout
         for line in lines:
             text = line.decode(errors="replace")
-            if not is_chatter(text):
+            if not is_chatter(text) and not (self.hidden and text.startswith(self.hidden)):
                 out.write(f"{text}\n")
         if lines:
             out.flush()

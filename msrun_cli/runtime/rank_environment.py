@@ -10,6 +10,7 @@ from pathlib import Path
 
 JOB = "MSRUN_JOB"  # the same for all processes of a job on a host, those they start themselves included
 RUN_FOLDER = "MSRUN_RUN_FOLDER"
+LAST_WORDS = "this rank ends"  # how the last line of a failed rank's log begins
 PARENT = "MSRUN_PARENT"  # process id of the msrun that watches the job
 
 # Set by MindSpore's launcher; what a shell has of them must not reach a new job.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import json
-import logging
 import os
+import shlex
 import shutil
 import signal
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,8 +31,6 @@ _LOOK_S = 0.1
 _GRACE_S = 4  # after the first failure: other ranks that fail by themselves say why
 _STOP_S = 60  # after an interrupt: ranks finish the step and save
 _SCHEDULER_S = 5  # for the scheduler to leave when all ranks are done
-
-log = logging.getLogger("msrun")
 
 
 def launch(cfg: DictConfig, task: str) -> float | None:
@@ -100,7 +99,8 @@ def _started(place: Place, run: RunFolder) -> str:
 
 def _watch(ranks: RankProcesses, signals: _Signals, run: RunFolder) -> None:
     """Until all ranks have ended well. Raises LaunchError or Interrupted."""
-    follower = LogFollower(run.logs / "worker_0.log") if ranks.place.node == 0 else None
+    log = run.logs / "worker_0.log"
+    follower = LogFollower(log, hidden=rank_environment.LAST_WORDS) if ranks.place.node == 0 else None
     failed_at: float | None = None
     while not ranks.finished():
         time.sleep(_LOOK_S)
@@ -132,18 +132,27 @@ def _error(ranks: RankProcesses, signals: _Signals, run: RunFolder) -> Exception
         return Interrupted("interrupted before the ranks could save their state", signals.first)
     rank = ranks.failed()
     if rank is None:
-        path = run.logs / "scheduler.log"
+        _show_end(run.logs / "scheduler.log")
         return LaunchError(
-            f"the scheduler, through which the ranks meet, ended with code {ranks.scheduler_code}. The end of {path}:\n"
-            f"{last_lines(path, 10)}\nAll processes were ended. Set another launch.port, or null to find a free one."
+            f"the scheduler, through which the ranks meet, ended with code {ranks.scheduler_code}, so all processes were "
+            f"ended. If its port was taken, set another launch.port{_checkpoint_hint(run)}."
         )
     path = run.logs / f"worker_{rank}.log"
-    _, text = failures[rank]
+    _show_end(path)
     return LaunchError(
-        f"rank {rank} of {ranks.place.total} failed: {text}\n\n"
-        f"the end of its log {path}:\n{last_lines(path, 15)}\n\n"
-        f"The other ranks were ended. What each said is in {run.logs}; checkpoints, if any, in {run.checkpoints}."
+        f"rank {rank} of {ranks.place.total} failed: {failures[rank][1]} The other ranks were ended. What each said is "
+        f"in {run.logs}{_checkpoint_hint(run)}."
     )
+
+
+def _show_end(path: Path) -> None:
+    print(f"--- the end of {path} ---\n{last_lines(path, 15)}\n---", file=sys.stderr, flush=True)
+
+
+def _checkpoint_hint(run: RunFolder) -> str:
+    if not (run.checkpoints / "last.ckpt").is_file():
+        return ""
+    return f"; go on from the last checkpoint with: msrun train resume={shlex.quote(str(run.root))}"
 
 
 def _failure(logs: Path, rank: int, code: int) -> tuple[int, str]:

@@ -61,7 +61,7 @@ def _failed(code: int, text: str) -> int:
     number = rank_environment.rank()
     assert number is not None
     logs = Path(os.environ[rank_environment.RUN_FOLDER]) / "logs"
-    print(f"rank {number} ends with code {code}: {text}", file=sys.stderr)
+    print(f"{rank_environment.LAST_WORDS} with code {code}: {text}", file=sys.stderr)
     write_json(rank_environment.failure_file(logs, number), {"code": code, "text": text})
     sys.stdout.flush()
     sys.stderr.flush()
