@@ -47,8 +47,8 @@ def require_same_data(facts: dict[str, Any], ranks: Ranks) -> None:
         return
     what = f"{first[0]} images there, {own[0]} here" if own[0] != first[0] else "the labels or classes differ"
     raise DataError(
-        f"rank {ranks.rank} (host {platform.node()}) sees other training data than rank 0: {what}. Every host needs the "
-        "same files under dataset.root; look in the log of this rank for images that were left out."
+        f"rank {ranks.rank} (host {platform.node()}) sees other training data than rank 0: {what}. Every host needs "
+        "the same files under dataset.root; look in the log of this rank for images that were left out."
     )
 
 

@@ -56,6 +56,7 @@ class LaunchError(UserError):
 class Interrupted(UserError):
     """A signal stopped the job; its state was saved. The exit code is 128 + the signal's number: 130 for Ctrl-C."""
 
-    def __init__(self, text: str, signal_number: int) -> None:
+    def __init__(self, text: str, signal_number: int, saved: bool = True) -> None:
         super().__init__(text)
+        self.saved = saved
         self.exit_code = 128 + signal_number

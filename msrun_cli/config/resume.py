@@ -120,27 +120,17 @@ def take_over(config: DictConfig, overrides: Sequence[str]) -> tuple[Path, DictC
     taken = inherit.apply_run_config(
         config, run_config, overrides, inherit.recorded_choices(folder, GROUPS), GROUPS, keys
     )
-    old, new = _flat(run_config), _flat(config)
+    old, new = _own(run_config), _own(config)
     changes = [
         f"{key}={new.get(key)} (was {old.get(key)})" for key in sorted(old | new) if old.get(key) != new.get(key)
     ]
     return folder, run_config, taken, [f"resuming {folder} with changes: {', '.join(changes)}"] if changes else []
 
 
-def _flat(config: DictConfig) -> dict[str, object]:
+def _own(config: DictConfig) -> dict[str, object]:
     """{dotted key: value}, without what is not the run's own."""
-    values: dict[str, object] = {}
-
-    def walk(node: object, path: str) -> None:
-        if isinstance(node, dict) and node:
-            for key, value in node.items():
-                walk(value, f"{path}.{key}" if path else str(key))
-        else:
-            values[path] = node
-
     own = [str(key) for key in config if key not in ("hydra", "resume")]
-    walk(OmegaConf.to_container(OmegaConf.masked_copy(config, own), resolve=True), "")
-    return values
+    return inherit.flat(OmegaConf.to_container(OmegaConf.masked_copy(config, own), resolve=True))
 
 
 def _quoted(path: Path) -> str:

@@ -37,8 +37,8 @@ class YOLOv5Loss(nn.Cell):
         anchor_threshold: largest ratio of box and anchor sides that still matches, > 1.
         label_smoothing: 0..1.
         batch_factor: number of batches whose gradients are averaged into one update (accumulation times ranks).
-        ranks: number of processes that share a batch. They ask one another how many candidates matched, so that the mean
-            over the ranks is the loss of the whole batch.
+        ranks: number of processes that share a batch. They ask one another how many candidates matched, so that the
+            mean over the ranks is the loss of the whole batch.
     """
 
     term_names = ("box", "obj", "cls")

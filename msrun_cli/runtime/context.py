@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,7 +53,7 @@ def start_device(
     amp_dtype: str,
     seed: int,
     compiler_dir: Path,
-    parallel: Mapping[str, Any],
+    parallel: Any,
 ) -> Device:
     """Set MindSpore's context; every wish that the device cannot honour or that does not pay is one line in the log.
 
@@ -101,7 +100,7 @@ def start_device(
     )
 
 
-def _meet_the_others(target: str, parallel: Mapping[str, Any]) -> Ranks:
+def _meet_the_others(target: str, parallel: Any) -> Ranks:
     if rank_environment.rank() is None:
         return Ranks()
     mode = parallel["mode"]

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
+import platform
 import shlex
 import shutil
 import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from msrun_cli.common.errors import ConfigError, DeviceError, Interrupted, LaunchError
+from msrun_cli import __version__
+from msrun_cli.common.errors import DeviceError, Interrupted, LaunchError
 from msrun_cli.common.files import write_text
+from msrun_cli.config.inherit import flat
 from msrun_cli.runtime import rank_environment
 from msrun_cli.runtime.log_follower import LogFollower
+from msrun_cli.runtime.meeting import Meeting, invite, visit
 from msrun_cli.runtime.rank_processes import Place, RankProcesses, last_lines
 from msrun_cli.runtime.run_folder import RunFolder
 from msrun_cli.tasks.run import create_run
@@ -30,19 +35,19 @@ from msrun_cli.tasks.run import create_run
 _LOOK_S = 0.1
 _GRACE_S = 4  # after the first failure: other ranks that fail by themselves say why
 _STOP_S = 60  # after an interrupt: ranks finish the step and save
-_SCHEDULER_S = 5  # for the scheduler to leave when all ranks are done
+_OTHERS_S = 60  # for the other hosts to end, when the ranks of this one are done
 
 
 def launch(cfg: DictConfig, task: str) -> float | None:
-    """Run `task` ("module:function") in every process of cfg.launch and watch them; returns the objective.
+    """Run `task` ("module:function") in every process of cfg.launch on this host and watch them; returns the objective.
 
     Raises:
         LaunchError: a rank failed. Interrupted: a signal stopped the job. DeviceError, ConfigError: it cannot start.
     """
-    run = create_run(cfg)
-    settings = run.logs / f"node_{cfg.launch.node_rank}.yaml"
-    write_text(settings, OmegaConf.to_yaml(cfg, resolve=True))
     place = _place(cfg.launch)
+    meeting, run = _meet(cfg, place)
+    settings = run.logs / f"node_{place.node}.yaml"
+    write_text(settings, OmegaConf.to_yaml(cfg, resolve=True))
     ranks = RankProcesses(place, run.logs)
     words = ["-m", "msrun_cli.tasks.rank", str(settings), task]
     os.environ.setdefault("COLUMNS", str(shutil.get_terminal_size().columns))
@@ -50,22 +55,66 @@ def launch(cfg: DictConfig, task: str) -> float | None:
         try:
             ranks.start(words, run.root, cfg.launch.timeout_s, cfg.launch.bind_cores)
             print(_started(place, run), flush=True)
-            _watch(ranks, signals, run)
+            _watch(ranks, signals, run, meeting)
+            meeting.done(_OTHERS_S)
+        except Interrupted as stop:
+            if stop.saved:
+                meeting.done(_OTHERS_S)
+            else:
+                meeting.failed(f"host {place.node} was interrupted.")
+            raise
+        except Exception as error:
+            meeting.failed(f"host {place.node}: {error}")
+            raise
         finally:
             ranks.end()
+            meeting.close()
     return _objective(run)
 
 
 def _place(launch: Any) -> Place:
     """Where this host stands, with a port that is free.
 
-    Raises DeviceError when the master is no address of this host, or its port is taken.
+    Raises DeviceError when host 0 is another one than this, or its port is taken.
     """
-    if launch.kind == "cluster":
-        raise ConfigError("launch=cluster is to come")
     port = _free_port(launch.master) if launch.port is None else launch.port
-    _require_port(launch.master, port)
+    if launch.node_rank == 0:
+        _require_port(launch.master, port)
     return Place(launch.workers, launch.nodes, launch.node_rank, launch.master, port)
+
+
+def _meet(cfg: DictConfig, place: Place) -> tuple[Meeting, RunFolder]:
+    """The other hosts, and the folder of the run: host 0 makes it, the others use one of that name beside their own."""
+    own = Path(HydraConfig.get().runtime.output_dir)
+    timeout_s = cfg.launch.timeout_s
+    if place.nodes == 1:
+        return Meeting(), create_run(cfg)
+    facts = _facts(cfg, place)
+    where = f"{place.master}:{place.port + 1}"
+    if place.node == 0:
+        print(f"waiting at {where} for {place.nodes - 1} other hosts, up to {timeout_s} s ...", flush=True)
+        meeting = invite(place.master, place.port + 1, facts, own.name, timeout_s)
+        return meeting, create_run(cfg)
+    print(f"host {place.node} of {place.nodes}: asking {where}, up to {timeout_s} s ...", flush=True)
+    meeting, name = visit(place.master, place.port + 1, facts, timeout_s)
+    with contextlib.suppress(OSError):
+        own.rmdir()  # made by Hydra, still empty
+    return meeting, RunFolder(own.parent / name)
+
+
+def _facts(cfg: DictConfig, place: Place) -> dict[str, Any]:
+    """What all hosts must agree on."""
+    settings = flat({key: value for key, value in OmegaConf.to_container(cfg, resolve=True).items() if key != "launch"})
+    versions = {"msrun-cli": __version__, "Python": ".".join(platform.python_version_tuple()[:2])}
+    with contextlib.suppress(PackageNotFoundError):
+        versions["MindSpore"] = version("mindspore")
+    return {
+        "node": place.node,
+        "nodes": place.nodes,
+        "workers": place.workers,
+        "versions": versions,
+        "settings": {key: value for key, value in settings.items() if key != "output_dir"},
+    }
 
 
 def _free_port(host: str) -> int:
@@ -97,8 +146,8 @@ def _started(place: Place, run: RunFolder) -> str:
     return f"ranks {ranks.start} to {ranks.stop - 1} of {place.total} started; what each says: {run.logs}/worker_*.log"
 
 
-def _watch(ranks: RankProcesses, signals: _Signals, run: RunFolder) -> None:
-    """Until all ranks have ended well. Raises LaunchError or Interrupted."""
+def _watch(ranks: RankProcesses, signals: _Signals, run: RunFolder, meeting: Meeting) -> None:
+    """Until all ranks of this host have ended well. Raises LaunchError or Interrupted."""
     log = run.logs / "worker_0.log"
     follower = LogFollower(log, hidden=rank_environment.LAST_WORDS) if ranks.place.node == 0 else None
     failed_at: float | None = None
@@ -108,6 +157,9 @@ def _watch(ranks: RankProcesses, signals: _Signals, run: RunFolder) -> None:
         if follower is not None:
             follower.show()
         signals.pass_on(ranks)
+        elsewhere = meeting.problem()
+        if elsewhere is not None and ranks.failed() is None:
+            raise LaunchError(f"{elsewhere} The ranks of this host were ended{_checkpoint_hint(run)}.")
         if failed_at is None and (ranks.failed() is not None or ranks.scheduler_code):
             failed_at = time.monotonic()
         if failed_at is not None and time.monotonic() > failed_at + (_STOP_S if signals.first else _GRACE_S):
@@ -129,13 +181,14 @@ def _error(ranks: RankProcesses, signals: _Signals, run: RunFolder) -> Exception
         rank = min(stopped)
         return Interrupted(stopped[rank], failures[rank][0] - 128)
     if signals.first:
-        return Interrupted("interrupted before the ranks could save their state", signals.first)
+        text = f"interrupted before the ranks could save their state{_checkpoint_hint(run)}."
+        return Interrupted(text, signals.first, saved=False)
     rank = ranks.failed()
     if rank is None:
         _show_end(run.logs / "scheduler.log")
         return LaunchError(
-            f"the scheduler, through which the ranks meet, ended with code {ranks.scheduler_code}, so all processes were "
-            f"ended. If its port was taken, set another launch.port{_checkpoint_hint(run)}."
+            f"the scheduler, through which the ranks meet, ended with code {ranks.scheduler_code}, so all processes "
+            f"were ended. If its port was taken, set another launch.port{_checkpoint_hint(run)}."
         )
     path = run.logs / f"worker_{rank}.log"
     _show_end(path)

@@ -1,4 +1,4 @@
-"""One process of a launched job: `python -m msrun_cli.tasks.rank CONFIG MODULE:FUNCTION`, started by MindSpore's launcher.
+"""One process of a launched job: `python -m msrun_cli.tasks.rank CONFIG MODULE:FUNCTION`, from MindSpore's launcher.
 
 The configuration was composed by the parent and is complete. The first process that the launcher starts is no rank but
 the scheduler, through which the ranks find one another.
