@@ -73,9 +73,7 @@ def _compiler_modes(mode: str, target: str, execution: str) -> str | None:
     if mode not in _GRAPH_MODES:
         return None
     if target == "cpu":
-        return (
-            f"parallel={mode} with device=cpu: MindSpore offers data_parallel only there. Use that."
-        )
+        return f"parallel={mode} with device=cpu: MindSpore offers data_parallel only there. Use that."
     if execution != "graph":
         return (
             f"parallel={mode} with device.mode={execution}: the graph compiler shares out the work. Set "

@@ -54,9 +54,7 @@ def prepared(composer: Composer, overrides: Sequence[str], multirun: bool = Fals
     if file is None:
         return others, ["resume=auto: there is no run of this name to go on with, so this is a new one."]
     folder = run_of(file, value)
-    choices = inherit.recorded_choices(folder, GROUPS)
-    if "launch" in keys:
-        choices.pop("parallel", None)  # a launch chooses it
+    choices = inherit.recorded_choices(folder, _taken_groups(overrides))
     inherited = [
         f"{group}={option}"
         for group, option in choices.items()
@@ -116,15 +114,22 @@ def take_over(config: DictConfig, overrides: Sequence[str]) -> tuple[Path, DictC
     """
     folder = run_of(Path(config.resume), config.resume)
     run_config = inherit.load_run_config(folder)
+    groups = _taken_groups(overrides)
     keys = [str(key) for key in config if str(key) not in ("hydra", "resume", *GROUPS.values())]
     taken = inherit.apply_run_config(
-        config, run_config, overrides, inherit.recorded_choices(folder, GROUPS), GROUPS, keys
+        config, run_config, overrides, inherit.recorded_choices(folder, groups), groups, keys
     )
     old, new = _own(run_config), _own(config)
     changes = [
         f"{key}={new.get(key)} (was {old.get(key)})" for key in sorted(old | new) if old.get(key) != new.get(key)
     ]
     return folder, run_config, taken, [f"resuming {folder} with changes: {', '.join(changes)}"] if changes else []
+
+
+def _taken_groups(overrides: Sequence[str]) -> dict[str, str]:
+    """A new launch chooses the parallel mode, as in a new run."""
+    keys = {inherit.group_key(item) for item in inherit.parsed(overrides)}
+    return {group: name for group, name in GROUPS.items() if group != "parallel" or "launch" not in keys}
 
 
 def _own(config: DictConfig) -> dict[str, object]:

@@ -72,7 +72,8 @@ class RankProcesses:
             name.unlink(missing_ok=True)
         rank_environment.adopt_orphans(True)
         command = launcher_command(self.place, self.logs, timeout_s, bind_cores, words)
-        with (self.logs / "launcher.log").open("wb") as log:
+        path = self.logs / f"launcher_{self.place.node}.log"
+        with path.open("wb") as log:
             # A session of its own: a Ctrl-C of the terminal reaches the ranks from here alone.
             code = subprocess.run(
                 command, env=self._environment(run), stdout=log, stderr=subprocess.STDOUT, start_new_session=True
@@ -80,8 +81,7 @@ class RankProcesses:
         if code:
             self.end()
             raise DeviceError(
-                f"MindSpore's launcher ended with code {code}: {last_lines(self.logs / 'launcher.log', 1)} "
-                f"(all of it: {self.logs / 'launcher.log'})."
+                f"MindSpore's launcher ended with code {code}: {last_lines(path, 1)} (all of it: {path})."
             )
         self.running = self._found()
 

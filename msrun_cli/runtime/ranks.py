@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -70,6 +71,14 @@ class Ranks:
             else:
                 first = self.gather((parameter.asnumpy(),))[0][0]
                 parameter.set_data(Tensor(first, parameter.dtype))
+
+    def differing(self, parameters: Iterable[Parameter]) -> list[int]:
+        """Ranks whose values are not those of rank 0 to the last bit; the same list on every rank."""
+        checksum = 0
+        for parameter in parameters if self.count > 1 else ():
+            checksum = zlib.crc32(parameter.asnumpy().tobytes(), checksum)
+        sums = [int(arrays[0]) for arrays in self.gather((np.array(checksum),))]
+        return [rank for rank, other in enumerate(sums) if other != sums[0]]
 
     def _gather_bytes(self, payload: bytes) -> list[bytes]:
         """All ranks send as much as the longest, as int32: what all-gather takes on every device."""

@@ -142,8 +142,9 @@ def _require_port(host: str, port: int) -> None:
 
 
 def _started(place: Place, run: RunFolder) -> str:
-    ranks = place.ranks
-    return f"ranks {ranks.start} to {ranks.stop - 1} of {place.total} started; what each says: {run.logs}/worker_*.log"
+    first, last = place.ranks.start, place.ranks.stop - 1
+    which = f"ranks {first} to {last}" if first < last else f"rank {first}"
+    return f"{which} of {place.total} started; what each says: {run.logs}/worker_*.log"
 
 
 def _watch(ranks: RankProcesses, signals: _Signals, run: RunFolder, meeting: Meeting) -> None:

@@ -14,13 +14,14 @@ from msrun_cli.builders.data import build_data, build_task, require_same_data
 from msrun_cli.builders.device import build_device
 from msrun_cli.builders.network import build_network, load_weights, read_resumed
 from msrun_cli.builders.training import build_evaluation, build_training
-from msrun_cli.common.errors import Interrupted
+from msrun_cli.common.errors import Interrupted, TrainingError
 from msrun_cli.config.schema import TrainConfig
 from msrun_cli.engine.callbacks.state import TrainState
 from msrun_cli.engine.checkpoint import assign_all
 from msrun_cli.engine.resume import go_on
 from msrun_cli.reporting.plots import plot_curves
 from msrun_cli.runtime.log import console
+from msrun_cli.runtime.ranks import Ranks
 from msrun_cli.runtime.run_folder import RunFolder
 from msrun_cli.tasks.run import start_run
 
@@ -108,6 +109,8 @@ def train(cfg: TrainConfig) -> float:
             f"msrun train resume={shlex.quote(str(run.root))}",
             state.signal,
         )
+    if cfg.parallel.mode == "data_parallel":
+        _require_same_network(ranks, training.parameters)
     if not ranks.is_first:
         return float(state.best or 0.0)
     result = callbacks.evaluation.result
@@ -118,6 +121,18 @@ def train(cfg: TrainConfig) -> float:
     log.info("curves: %s", ", ".join(str(path) for path in curves))
     log.info("predictions: %s", picture)
     return float(state.best or 0.0)
+
+
+def _require_same_network(ranks: Ranks, parameters: list[Any]) -> None:
+    """Data parallel training is right only while all ranks hold the same network."""
+    others = ranks.differing(parameters)
+    if others:
+        raise TrainingError(
+            f"ranks {', '.join(map(str, others))} hold other parameters than rank 0, so their gradients were not "
+            "averaged. Do not use these checkpoints; a custom loss or network may draw random numbers of its own."
+        )
+    if ranks.count > 1:
+        log.info("all %d ranks hold the same parameters", ranks.count)
 
 
 def _nothing_left(run: RunFolder, state: TrainState) -> float:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from mindspore import nn
 
 
-class Plain(nn.Cell):
-    """No BatchNorm: what it learns does not depend on how a batch is shared out."""
+class Small(nn.Cell):
+    """norm: with BatchNorm; without, what it learns does not depend on how a batch is shared out."""
 
     def __init__(self, num_classes: int, norm: bool = False) -> None:
         super().__init__()
