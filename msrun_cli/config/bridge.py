@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msrun_cli.common.errors import ConfigError, UserError
 from msrun_cli.runtime.process import prepare_process
+from msrun_cli.runtime.rank_environment import foreign_launcher
 
 if TYPE_CHECKING:  # hydra takes 0.2 s to import, which --help must not pay for
     from omegaconf import DictConfig
@@ -236,6 +237,8 @@ class Job:
     def _start(self, config: DictConfig, overrides: list[str]) -> Any:
         from msrun_cli.config import check, launch_rules, preflight, schema
 
+        _refuse_foreign_launcher(self.command.name)
+
         root = schema.ROOTS[self.command.name]
         preflight.take_over_run(config, overrides)
         problems = check.problems(config, root)
@@ -248,6 +251,17 @@ class Job:
         prepare_process()  # before mindspore is imported with the task
         module, _, function = self.command.task.partition(":")
         return getattr(importlib.import_module(module), function)(schema.conform(config, root))
+
+
+def _refuse_foreign_launcher(command: str) -> None:
+    """Each process would train for itself, in a run folder of its own, and the scheduler, too."""
+    found = foreign_launcher()
+    if found is not None:
+        raise ConfigError(
+            f"another launcher has started this process ({found}). msrun starts its processes itself: call it once "
+            f"per host, such as msrun {command} launch=local launch.workers=8. If {found.partition('=')[0]} is only left in "
+            "your shell, unset it."
+        )
 
 
 def _exit_code(job: Job) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import time
@@ -45,7 +44,7 @@ def failure_file(logs: Path, number: int) -> Path:
 
 def adopt_orphans(wanted: bool) -> None:
     """Whether this process becomes the parent of processes whose own parent has ended."""
-    ctypes.CDLL(None).prctl(_SET_SUBREAPER, int(wanted), 0, 0, 0)
+    _prctl(_SET_SUBREAPER, int(wanted))
 
 
 def die_with_parent() -> None:
@@ -58,6 +57,12 @@ def die_with_parent() -> None:
         if os.getppid() == parent:
             break
         time.sleep(0.01)
-    ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0)
+    _prctl(_SET_DEATH_SIGNAL, int(signal.SIGKILL))
     if os.getppid() != parent:
         os._exit(1)
+
+
+def _prctl(option: int, value: int) -> None:
+    import ctypes  # not for --help
+
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

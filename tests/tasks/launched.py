@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from command import environment
+
 from msrun_cli.engine.checkpoint import read_checkpoint
 
 TASKS = Path(__file__).resolve().parent
