@@ -13,13 +13,14 @@ from msrun_cli.builders.training import Training
 from msrun_cli.config.schema import TrainConfig
 from msrun_cli.engine.callbacks.bad_images import BadImageSummary
 from msrun_cli.engine.callbacks.checkpoints import CheckpointSaver, KeepPolicy
+from msrun_cli.engine.callbacks.early_stopping import EarlyStopping
 from msrun_cli.engine.callbacks.evaluation import EpochEvaluation
 from msrun_cli.engine.callbacks.guard import Guard
 from msrun_cli.engine.callbacks.metrics_file import MetricsFile
 from msrun_cli.engine.callbacks.progress import ProgressDisplay
 from msrun_cli.engine.callbacks.recorder import StepRecorder
 from msrun_cli.engine.callbacks.state import RowSink, TrainState
-from msrun_cli.engine.callbacks.stop import EarlyStop
+from msrun_cli.engine.callbacks.stop_requests import StopRequests
 from msrun_cli.engine.checkpoint import CheckpointWriter
 from msrun_cli.engine.diagnosis import Diagnosis
 from msrun_cli.engine.train_step import TrainStep
@@ -39,7 +40,8 @@ class Callbacks:
     in_order: list[Any]
     recorder: StepRecorder
     evaluation: EpochEvaluation
-    early_stop: EarlyStop
+    stop_requests: StopRequests
+    early_stopping: EarlyStopping | None
     saver: CheckpointSaver
     sinks: list[RowSink]
 
@@ -47,6 +49,8 @@ class Callbacks:
         """After a resume: evaluate when an interruption came between an epoch and its evaluation."""
         if self.evaluation.is_overdue():
             self.evaluation.run()
+            if self.early_stopping is not None:
+                self.early_stopping.judge()
             self.saver.save_epoch()
 
     def close(self) -> None:
@@ -72,12 +76,15 @@ def build_callbacks(
     if ranks.is_first:
         sinks.insert(0, MetricsFile(run.metrics_csv, training.term_names, task.metric_names, state.step))
     guard = Guard(cfg.overflow.max_consecutive, training.term_names, diagnose)
-    recorder = StepRecorder(state, training.term_names, cfg.logger.every, sinks, guard, device.graph)
-    early_stop = EarlyStop(state, cfg.max_steps)
+    recorder = StepRecorder(state, training.term_names, cfg.logger.every, sinks, guard, device.graph, device.sink)
+    stop_requests = StopRequests(state, cfg.max_steps)
     if ranks.count > 1:
-        early_stop = EarlyStop(state, cfg.max_steps, ranks.largest, cfg.logger.every)
-    monitor = cfg.checkpoint.monitor or task.objective
-    evaluation = EpochEvaluation(state, evaluate, cfg.evaluate_every, monitor, sinks)
+        stop_requests = StopRequests(state, cfg.max_steps, ranks.largest, cfg.logger.every)
+    evaluation = EpochEvaluation(state, evaluate, cfg.evaluate_every, sinks)
+    stopping = cfg.early_stopping
+    early_stopping = None
+    if stopping.patience is not None:
+        early_stopping = EarlyStopping(state, evaluation, stopping.patience, stopping.min_delta)
     keep = cfg.checkpoint
     saver = CheckpointSaver(
         state,
@@ -92,5 +99,6 @@ def build_callbacks(
     )
     bad = task.data.bad_samples
     summary = [BadImageSummary(bad)] if bad is not None else []
-    in_order = [recorder, early_stop, *summary, evaluation, saver]
-    return Callbacks(in_order, recorder, evaluation, early_stop, saver, sinks)
+    judge = [early_stopping] if early_stopping is not None else []
+    in_order = [recorder, stop_requests, *summary, evaluation, *judge, saver]
+    return Callbacks(in_order, recorder, evaluation, stop_requests, early_stopping, saver, sinks)

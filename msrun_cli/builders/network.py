@@ -6,12 +6,15 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+import mindspore as ms
 from mindspore import nn
 
 from msrun_cli.builders.nodes import instantiate
 from msrun_cli.common.errors import DataError
 from msrun_cli.config.schema import EvalConfig, TrainConfig
 from msrun_cli.engine.checkpoint import Checkpoint, inference_arrays, newest_complete, state_among
+from msrun_cli.models.freezing import freeze
+from msrun_cli.models.sync_batch_norm import synchronize_norms
 from msrun_cli.models.weight_file import read_weights
 from msrun_cli.models.weights import LoadReport, assign_weights
 
@@ -30,6 +33,23 @@ def load_weights(network: nn.Cell, path: str, *, strict: bool) -> LoadReport:
     """
     head = () if strict else getattr(network, "head_prefixes", ())
     return assign_weights(network, inference_arrays(read_weights(path)), path, head)
+
+
+def synchronize(cfg: TrainConfig, network: nn.Cell, target: str) -> None:
+    """Let BatchNorm see the batches of all devices, where it is asked for. target: "Ascend", "GPU" or "CPU"."""
+    if not cfg.sync_batch_norm:
+        return
+    devices = int(ms.get_auto_parallel_context("device_num"))
+    if devices < 2:
+        log.warning("sync_batch_norm=true has no effect: this training runs on one device")
+        return
+    log.info("sync_batch_norm: %d layers see %d devices", synchronize_norms(network, devices, target), devices)
+
+
+def freeze_parameters(cfg: TrainConfig, network: nn.Cell) -> None:
+    """Take what `freeze` names out of training."""
+    if cfg.freeze:
+        log.info("frozen: %s", freeze(network, list(cfg.freeze)))
 
 
 def read_resumed(cfg: TrainConfig) -> Checkpoint | None:

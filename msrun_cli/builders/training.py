@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from mindspore import nn
 from msrun_cli.builders.data import Task
 from msrun_cli.builders.network import build_network
 from msrun_cli.builders.nodes import instantiate, optional
+from msrun_cli.builders.optimizer import build_optimizer
 from msrun_cli.config.rules import default_warmup_epochs
 from msrun_cli.config.schema import EvalConfig, TrainConfig
 from msrun_cli.engine.amp import apply_amp
@@ -19,11 +21,14 @@ from msrun_cli.engine.checkpoint import AVERAGE_PREFIX, training_parameters
 from msrun_cli.engine.loss_scale import make_loss_scale
 from msrun_cli.engine.predictor import Predictor
 from msrun_cli.engine.train_step import TrainStep
+from msrun_cli.models.recompute import recompute_blocks
 from msrun_cli.optim.ema import ExponentialMovingAverage, NoAverage, copy_parameters
 from msrun_cli.optim.schedule import OneCycle, WarmupDecay
 from msrun_cli.runtime.ranks import Ranks, SharedStatistics
 
 ALONE = Ranks()
+
+log = logging.getLogger("msrun")
 
 
 @dataclass(frozen=True)
@@ -53,13 +58,15 @@ def build_training(
         average = ExponentialMovingAverage(network, eval_network, cfg.ema.decay, cfg.ema.tau)
     # arguments as a call of its own: they are objects, not configuration
     loss = instantiate(cfg.loss, _partial_=True, _convert_="all")(**task.loss_arguments(network, accumulate))
-    # not through _convert_: the parameters are objects, not configuration
-    optimizer = instantiate(cfg.optimizer, _partial_=True)(params=network.trainable_params())
-    if cfg.nbs is not None:
-        optimizer.weight_decay *= cfg.batch_size * ranks.count * accumulate / cfg.nbs
+    optimizer = build_optimizer(cfg, network, accumulate * ranks.count)
     scale = cfg.loss_scale
+    amp_network = apply_amp(network, cfg.amp.level, cfg.amp.dtype)
+    if cfg.recompute:
+        blocks = recompute_blocks(network)
+        names = f" ({blocks[0]} ... {blocks[-1]})" if blocks else ": this network has one part only"
+        log.info("recompute: %d blocks run again in the backward pass%s", len(blocks), names)
     step = TrainStep(
-        apply_amp(network, cfg.amp.level, cfg.amp.dtype),
+        amp_network,
         loss,
         optimizer,
         _build_schedule(cfg, optimizer, steps_per_epoch, accumulate),
@@ -68,6 +75,7 @@ def build_training(
         clip_norm=cfg.clip_norm,
         accumulate=accumulate,
         clip_value=cfg.clip_value,
+        recomputed=cfg.recompute,
     )
     kept = training_parameters(network, *([eval_network] if cfg.ema.enabled else []), step)
     agree = SharedStatistics(kept, ranks)

@@ -259,8 +259,8 @@ def _refuse_foreign_launcher(command: str) -> None:
     if found is not None:
         raise ConfigError(
             f"another launcher has started this process ({found}). msrun starts its processes itself: call it once "
-            f"per host, such as msrun {command} launch=local launch.workers=8. If {found.partition('=')[0]} is only left "
-            "in your shell, unset it."
+            f"per host, such as msrun {command} launch=local launch.workers=8. If your shell has "
+            f"{found.partition('=')[0]} from earlier, unset it."
         )
 
 

@@ -91,7 +91,7 @@ class _Checker:
         wrong = [item for item in items if _wrong(item, kind, False, limit)] if isinstance(items, list) else [items]
         if wrong:
             text = f"{_dotted(path)}={_shown(value)}{self.origins.where(path)}: must be a list, each item "
-            self.report(path, f"{text}{_range_words(kind, False, limit)}.")
+            self.report(path, f"{text}{range_words(kind, False, limit)}.")
 
     def follows_fault(self, node: DictConfig, name: str) -> bool:
         """`${dataset.image_size}` is as wrong as dataset.image_size, which is reported already."""
@@ -215,9 +215,9 @@ def _wrong(value: Any, kind: Any, optional: bool, limit: dict[str, Any]) -> str 
         return None
     accepted = {float: (int, float)}.get(kind, (kind,))
     if isinstance(value, bool) and kind is not bool or not isinstance(value, accepted):
-        return _range_words(kind, optional, limit)
+        return range_words(kind, optional, limit)
     if kind in (int, float) and not _in_range(value, limit):
-        return _range_words(kind, optional, limit)
+        return range_words(kind, optional, limit)
     return None
 
 
@@ -233,7 +233,7 @@ def _in_range(value: float, limit: dict[str, Any]) -> bool:
     )
 
 
-def _range_words(kind: Any, optional: bool, limit: dict[str, Any]) -> str:
+def range_words(kind: Any, optional: bool, limit: dict[str, Any]) -> str:
     words = [_KINDS[kind]]
     if limit.get("multiple") is not None:
         words.append(f"that is a multiple of {limit['multiple']}")

@@ -85,7 +85,7 @@ def _reaches(data: Any, rest: KeyPath) -> bool:
 def _line(path: Path, keys: KeyPath) -> int:
     """Line (from 1) of a key in a YAML file; 0 when it is not found."""
     try:
-        node = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+        node = _tree(path.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError):
         return 0
     line = 0
@@ -96,6 +96,11 @@ def _line(path: Path, keys: KeyPath) -> int:
             return 0
         line, node = match[-1][0].start_mark.line + 1, match[-1][1]
     return line
+
+
+@functools.lru_cache(maxsize=64)
+def _tree(text: str) -> yaml.Node | None:
+    return yaml.compose(text, Loader=yaml.SafeLoader)
 
 
 def short(path: Path) -> str:

@@ -120,6 +120,7 @@ def take_over(config: DictConfig, overrides: Sequence[str]) -> tuple[Path, DictC
         config, run_config, overrides, inherit.recorded_choices(folder, groups), groups, keys
     )
     old, new = _own(run_config), _own(config)
+    _refuse_other_freeze(folder, old.get("freeze") or [], new.get("freeze") or [])
     changes = [
         f"{key}={new.get(key)} (was {old.get(key)})" for key in sorted(old | new) if old.get(key) != new.get(key)
     ]
@@ -130,6 +131,20 @@ def _taken_groups(overrides: Sequence[str]) -> dict[str, str]:
     """A new launch chooses the parallel mode, as in a new run."""
     keys = {inherit.group_key(item) for item in inherit.parsed(overrides)}
     return {group: name for group, name in GROUPS.items() if group != "parallel" or "launch" not in keys}
+
+
+def _refuse_other_freeze(folder: Path, old: object, new: object) -> None:
+    """A parameter that was frozen has no optimizer state to go on with; one that was trained would lose it."""
+    if old != new:
+        raise ConfigError(
+            f"freeze={_listed(new)} does not go with resume: {folder} was trained with freeze={_listed(old)}, and its "
+            "checkpoints hold the optimizer state of those parameters. Leave freeze out, or start a new run from its "
+            f"weights: weights={folder / 'checkpoints' / 'last.ckpt'} freeze={_listed(new)}."
+        )
+
+
+def _listed(patterns: object) -> str:
+    return f"[{','.join(map(str, patterns))}]" if isinstance(patterns, list) else str(patterns)
 
 
 def _own(config: DictConfig) -> dict[str, object]:

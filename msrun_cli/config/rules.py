@@ -5,6 +5,7 @@ Those on what the tasks take are in task_rules, those on several devices in laun
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from msrun_cli.config import launch_rules, task_rules  # noqa: F401 - their rules are registered
@@ -105,6 +106,16 @@ def _one_source(checkpoint: Any, weights: str | None) -> str | None:
     return None
 
 
+@error("early_stopping.patience", "evaluate_every")
+def _patience_needs_evaluations(patience: int | None, evaluate_every: int) -> str | None:
+    if patience is None or evaluate_every > 0:
+        return None
+    return (
+        f"early_stopping.patience={patience} with evaluate_every=0: without evaluations between epochs there is "
+        "nothing to wait for. Set evaluate_every=1, or early_stopping.patience=null."
+    )
+
+
 @error("eval_transforms")
 def _stages_in_evaluation(steps: dict[str, Any]) -> str | None:
     staged = [
@@ -119,8 +130,16 @@ def _stages_in_evaluation(steps: dict[str, Any]) -> str | None:
 
 
 @error("device.sink_size")
-def _sink_size(size: int) -> str | None:
-    return "device.sink_size=0: must be -1 (a whole epoch) or at least 1 (steps per sink)." if size == 0 else None
+def _sink_size(size: int | str) -> str | None:
+    wrong = "device.sink_size=0: must be auto (about logger.every), -1 (a whole epoch) or at least 1 (steps per sink)."
+    return wrong if size == 0 else None
+
+
+@remark("freeze", "weights", "resume")
+def _frozen_at_random(freeze: list[str], weights: str | None, resume: str | None) -> str | None:
+    if not freeze or weights is not None or resume is not None:
+        return None
+    return f"freeze={_shown(freeze)} without weights: what is frozen keeps its random start. Set weights=FILE."
 
 
 @remark("loss_scale.type", "amp.level")
@@ -158,6 +177,20 @@ def _best_without_evaluation(evaluate_every: int, epochs: int, keep_best: int) -
     return f"evaluate_every={evaluate_every}: evaluated only at the end, so best.ckpt is the last state."
 
 
+@remark("early_stopping.patience", "epochs")
+def _patience_too_long(patience: int | None, epochs: int) -> str | None:
+    if patience is None or patience < epochs:
+        return None
+    return f"early_stopping.patience={patience} never ends a run of epochs={epochs}."
+
+
+@remark("early_stopping.patience", "early_stopping.min_delta")
+def _delta_without_patience(patience: int | None, min_delta: float) -> str | None:
+    if patience is not None or not min_delta:
+        return None
+    return f"early_stopping.min_delta={min_delta:g} has no effect without early_stopping.patience."
+
+
 @remark("train_transforms", "epochs")
 def _step_never_on(steps: dict[str, Any], epochs: int) -> str | None:
     never = []
@@ -174,3 +207,7 @@ def _step_never_on(steps: dict[str, Any], epochs: int) -> str | None:
         f"train_transforms: {', '.join(never)} is never on in a run of epochs={epochs}, because of its from_epoch or "
         "until_epoch."
     )
+
+
+def _shown(values: Sequence[str]) -> str:
+    return f"[{','.join(values)}]"

@@ -59,7 +59,7 @@ class Step(Target):
 class Task(Target):
     """What differs between detection and classification; the model chooses it."""
 
-    name: str = setting(choices=("detection", "classification"))
+    name: str = setting(choices=("detection", "classification"))  # chosen by the model
 
 
 @dataclass(kw_only=True)
@@ -69,7 +69,7 @@ class Dataset:
 
     ARGUMENTS: ClassVar[bool] = True
     _target_: str
-    name: str
+    name: str  # part of the run's name
     image_size: int = setting(low=32, multiple=32)  # pixels
     workers: int | str = setting(low=1, words=("auto",))  # parallel readers
     prefetch: int = setting(low=1)  # batches
@@ -87,8 +87,8 @@ class Dataset:
 
 @dataclass(kw_only=True)
 class Model:
-    name: str
-    task: str = setting(choices=("detection", "classification"))
+    name: str  # part of the run's name
+    task: str = setting(choices=("detection", "classification"))  # what the network is made for
     image_size: int = setting(low=32, multiple=32, absent=True)  # pixels it is made for
     eval_resize: int | None = setting(low=1, absent=True)  # pixels of the short side in an evaluation
     network: Target = setting(package="msrun_cli.models")
@@ -96,15 +96,15 @@ class Model:
 
 @dataclass(kw_only=True)
 class Amp:
-    level: str = setting(choices=("O0", "O1", "O2", "O3"))
+    level: str = setting(choices=("O0", "O1", "O2", "O3"))  # O0 = float32, O3 = all in dtype; amp=LEVEL sets it
     dtype: str = setting(choices=("float16", "bfloat16"))
 
 
 @dataclass(kw_only=True)
 class LossScale:
-    type: str = setting(choices=("none", "fixed", "dynamic"))
-    value: float = setting(above=0)
-    factor: float = setting(above=1)
+    type: str = setting(choices=("none", "fixed", "dynamic"))  # loss_scale=TYPE sets it
+    value: float = setting(above=0)  # scale at the start
+    factor: float = setting(above=1)  # by which a dynamic scale is divided or multiplied
     window: int = setting(low=1)  # good steps before the scale grows
 
 
@@ -115,19 +115,36 @@ class Overflow:
 
 @dataclass(kw_only=True)
 class Device:
-    target: str = setting(choices=("auto", "cpu", "ascend", "gpu"))
+    target: str = setting(choices=("auto", "cpu", "ascend", "gpu"))  # device=TARGET sets it
     mode: str = setting(choices=("graph", "pynative"))
     jit_level: str | None = setting(choices=("O0", "O1", "O2"))
     deterministic: bool
     save_graphs: bool
     dvpp: bool  # an Ascend decodes and resizes images
     sink: str = setting(choices=("auto", "on", "off"))
-    sink_size: int = setting(low=-1)  # steps; -1 = a whole epoch
+    sink_size: int | str = setting(low=-1, words=("auto",))  # steps; auto = a log interval; -1 = a whole epoch
+
+
+@dataclass(kw_only=True)
+class ParameterGroup:
+    """Parameters with a learning rate or a weight decay of their own; a parameter belongs to the last group it fits."""
+
+    pattern: str  # of the parameters' names, such as model.24.*
+    lr_scale: float = setting(above=0, absent=True)  # times the learning rate of the schedule
+    weight_decay: float | None = setting(low=0, absent=True)  # of the weights; None = optimizer.weight_decay
+
+
+@dataclass(kw_only=True)
+class Optimizer(Target):
+    """Keys that every optimizer has; the others are arguments of its `_target_`."""
+
+    layer_decay: float | None = setting(above=0, high=1, absent=True)  # rate of a layer / rate of the next; None = off
+    groups: dict[str, ParameterGroup | None] = setting(absent=True)
 
 
 @dataclass(kw_only=True)
 class Schedule:
-    decay: str = setting(choices=("linear", "cosine", "step", "one_cycle"))
+    decay: str = setting(choices=("linear", "cosine", "step", "one_cycle"))  # schedule=DECAY sets it
     step: str = setting(choices=("epoch", "update"))  # how often the decay goes down
     milestones: list[float] = setting(above=0, high=1, absent=True)  # fractions of the run, for decay=step
     gamma: float = setting(above=0, high=1, absent=True)  # factor at each milestone, for decay=step
@@ -140,7 +157,7 @@ class Schedule:
 
 @dataclass(kw_only=True)
 class Ema:
-    enabled: bool
+    enabled: bool  # whether a running average of the weights is evaluated and saved; ema=on or off sets it
     decay: float = setting(low=0, high=1)
     tau: float = setting(above=0)  # updates
 
@@ -152,7 +169,12 @@ class Checkpoint:
     keep_last: int = setting(low=1)  # files
     keep_best: int = setting(low=0)  # files
     async_: bool  # key: async
-    monitor: str | None = setting(choices=("map50_95", "map50", "map75", "top1", "top5", "mean_class_accuracy"))
+
+
+@dataclass(kw_only=True)
+class EarlyStopping:
+    patience: int | None = setting(low=1)  # epochs without a better evaluation; None = off
+    min_delta: float = setting(low=0)  # in units of save_best_on
 
 
 @dataclass(kw_only=True)
@@ -194,7 +216,7 @@ class TrainConfig:
     loss_scale: LossScale
     overflow: Overflow
     device: Device
-    optimizer: Target = setting(package="msrun_cli.optim")
+    optimizer: Optimizer = setting(package="msrun_cli.optim")
     schedule: Schedule
     ema: Ema
     checkpoint: Checkpoint
@@ -202,11 +224,12 @@ class TrainConfig:
     logger: Logger
     launch: Launch
     parallel: Parallel
-    epochs: int = setting(low=1)
+    epochs: int = setting(low=1)  # passes over the training images
     batch_size: int = setting(low=1)  # images per device and step
     image_size: int = setting(low=32, multiple=32)  # pixels
-    seed: int = setting(low=0, high=2**32 - 1)
+    seed: int = setting(low=0, high=2**32 - 1)  # of first weights, order of images and augmentation
     weights: str | None = setting(path=True)
+    freeze: list[str]  # patterns of parameter names that are not trained
     resume: str | None = setting(path=True)
     output_dir: str = setting(path=True)
     name: str
@@ -215,7 +238,11 @@ class TrainConfig:
     nbs: int | None = setting(low=1)  # images; None = weight decay is not scaled
     clip_norm: float | None = setting(above=0)  # None = off
     clip_value: float | None = setting(above=0)  # None = off
+    recompute: bool
+    sync_batch_norm: bool
     evaluate_every: int = setting(low=0)  # epochs; 0 = only at the end
+    save_best_on: str | None  # a metric of the task, or loss; see config.task_rules
+    early_stopping: EarlyStopping
 
 
 @dataclass(kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from msrun_cli.config.rule_book import error
+from msrun_cli.config.suggest import did_you_mean
 
 _CLASSIFICATION = (
     "msrun_cli.data.imagefolder.",
@@ -95,9 +96,12 @@ def _detector_size(size: int, model: str, task: str) -> str | None:
     return f"image_size={size}: model={model} needs at least 64 pixels; smaller maps vanish in its deepest layers."
 
 
-@error("checkpoint.monitor", "task.name")
-def _monitor_of_task(monitor: str | None, task: str) -> str | None:
-    metrics = _METRICS[task]
-    if monitor is None or monitor in metrics:
+@error("save_best_on", "task.name")
+def _best_of_task(name: str | None, task: str) -> str | None:
+    allowed = (*_METRICS[task], "loss")
+    if name is None or name in allowed:
         return None
-    return f"checkpoint.monitor={monitor} is no metric of {task}: must be null or one of {', '.join(metrics)}."
+    return (
+        f"save_best_on={name} is no metric of {task}: must be null or one of {', '.join(allowed)}."
+        f"{did_you_mean(name, allowed)}"
+    )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 from msrun_cli.common.errors import CheckpointError, ConfigError
 from msrun_cli.engine.callbacks.state import TrainState
 from msrun_cli.engine.checkpoint import Checkpoint
+
+log = logging.getLogger("msrun")
 
 
 def go_on(checkpoint: Checkpoint, state: TrainState, facts: Mapping[str, Any]) -> tuple[int, int]:
@@ -37,6 +40,10 @@ def go_on(checkpoint: Checkpoint, state: TrainState, facts: Mapping[str, Any]) -
             "(epoch_*.ckpt)."
         )
     state.restore(saved, epochs * state.steps_per_epoch + steps)
+    before = saved.get("save_best_on", state.save_best_on)
+    if before != state.save_best_on:
+        state.forget_best()
+        log.info("what is best was decided by %s and is by %s now: best starts anew", before, state.save_best_on)
     return epochs, steps
 
 

@@ -52,15 +52,23 @@ _STATISTICS = ("moving_mean", "moving_variance")
 
 
 class ScaledLoss(nn.Cell):
-    """construct(images, targets, scale) -> (loss * scale, (loss, terms))."""
+    """construct(images, targets, scale) -> (loss * scale, (loss, terms, values of `watched` behind the forward pass)).
 
-    def __init__(self, network: nn.Cell, loss: nn.Cell) -> None:
+    watched: parameters that the forward pass moves; without any, the last item is not there.
+    """
+
+    def __init__(self, network: nn.Cell, loss: nn.Cell, watched: tuple[Parameter, ...] = ()) -> None:
         super().__init__(auto_prefix=False)
         self.network = network
         self.loss = loss
+        self.watched = ParameterTuple(watched)
+        self.watches = len(watched) > 0
+        self.map = ops.HyperMap()
 
     def construct(self, images, targets, scale):
         loss, terms = self.loss(self.network(images), targets)
+        if self.watches:
+            return loss * scale, (loss, terms, self.map(_copy, self.watched))
         return loss * scale, (loss, terms)
 
 
@@ -82,6 +90,8 @@ class TrainStep(nn.Cell):
         clip_norm: largest global norm of the gradient; None = no clipping.
         clip_value: largest absolute value of each number of the gradient; None = no clipping. At most one of both.
         accumulate: number of batches whose mean gradient makes one update.
+        recomputed: parts of the network run a second time in the backward pass. That moves the running statistics of
+            BatchNorm a second time; they are set back to where the first pass left them.
     """
 
     def __init__(
@@ -95,12 +105,11 @@ class TrainStep(nn.Cell):
         clip_norm: float | None = None,
         accumulate: int = 1,
         clip_value: float | None = None,
+        recomputed: bool = False,
     ) -> None:
         super().__init__(auto_prefix=False)
         self.optimizer, self.schedule, self.loss_scale, self.average = optimizer, schedule, loss_scale, average
         self.weights: ParameterTuple = optimizer.parameters
-        self.forward = ScaledLoss(network, loss)  # a child, so that set_train reaches the network
-        self.gradient = ms.value_and_grad(self.forward, None, self.weights, has_aux=True)
         assert clip_norm is None or clip_value is None
         self.clip_norm, self.clip_value = clip_norm, clip_value
         self.accumulate = accumulate
@@ -116,6 +125,10 @@ class TrainStep(nn.Cell):
             [parameter for parameter in network.get_parameters() if parameter.name.endswith(_STATISTICS)]
         )
         self.has_statistics = len(self.statistics) > 0
+        self.moves_twice = recomputed and self.has_statistics
+        # a child, so that set_train reaches the network
+        self.forward = ScaledLoss(network, loss, tuple(self.statistics) if self.moves_twice else ())
+        self.gradient = ms.value_and_grad(self.forward, None, self.weights, has_aux=True)
         self.reducer = _make_reducer(self.weights)
         self.share = MeanOverRanks() if _is_data_parallel() else NoSharing()
         self.on_ascend = ms.get_context("device_target") == "Ascend"
@@ -127,7 +140,11 @@ class TrainStep(nn.Cell):
         scale = self.loss_scale.scale + 0.0  # the value before this step adjusts it
         statistics = self.map(_copy, self.statistics) if self.has_statistics else ()
         rates = self.schedule(self.updates)
-        (_, (loss, terms)), gradients = self.gradient(images, targets, scale)
+        (_, outputs), gradients = self.gradient(images, targets, scale)
+        loss, terms = outputs[0], outputs[1]
+        if self.moves_twice:
+            once = ops.depend(outputs[2], gradients)
+            gradients = ops.depend(gradients, self.map(_set, self.statistics, once))
         gradients = self.reducer(gradients)
         loss, terms = self.share(loss, terms)
         norm = self._norm(gradients) / scale

@@ -29,7 +29,8 @@ class BatchNorm2d(nn.BatchNorm2d):
 
     def construct(self, x):
         large = x.shape[2] * x.shape[3] >= LARGE_MAP_PIXELS
-        if not (self.accurate and self.training and large and x.dtype == ms.float32):
+        by_batch = self.training and self.use_batch_statistics is None  # False in a layer that is frozen
+        if not (self.accurate and by_batch and large and x.dtype == ms.float32):
             return super().construct(x)
         mean = _mean(x)
         deviation = ops.stop_gradient(x) - mean.reshape(1, -1, 1, 1)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import mindspore as ms
 from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 
-from msrun_cli.optim.parameter_groups import split_groups
+from msrun_cli.optim.parameter_groups import ParameterSetting, arranged
 
 _update = ops.MultitypeFuncGraph("adamw_update")
 
@@ -35,6 +35,7 @@ class AdamW(nn.Cell):
         params: trainable parameters.
         lr, momentum: read by the schedule, which passes the current values to construct.
         beta2: 0..1; eps: added to the root; weight_decay: times lr.
+        settings: by the parameter's name, for those with a rate or weight decay of their own.
     """
 
     def __init__(
@@ -45,12 +46,12 @@ class AdamW(nn.Cell):
         beta2: float = 0.999,
         eps: float = 1e-8,
         weight_decay: float = 0.05,
+        settings: Mapping[str, ParameterSetting] | None = None,
     ) -> None:
         super().__init__(auto_prefix=False)
         self.lr, self.momentum, self.beta2, self.eps, self.weight_decay = lr, momentum, beta2, eps, weight_decay
-        weights, norms, biases = split_groups(params)
-        self.num_decayed = len(weights)
-        self.parameters = ParameterTuple(weights + norms + biases)
+        parameters, self.groups = arranged(params, settings)
+        self.parameters = ParameterTuple(parameters)
         self.first = self.parameters.clone(prefix="first_moment", init="zeros")
         self.second = self.parameters.clone(prefix="second_moment", init="zeros")
         for moment in (*self.first, *self.second):
@@ -63,15 +64,16 @@ class AdamW(nn.Cell):
         power1 = ops.assign(self.beta1_power, self.beta1_power * momentum)
         power2 = ops.assign(self.beta2_power, self.beta2_power * self.beta2)
         corrections = (momentum, 1.0 - power1, 1.0 - power2, factor)
-        decayed = self.num_decayed
-        return (
-            self._group(0, decayed, gradients, self.weight_decay, lr, corrections),
-            self._group(decayed, len(self.parameters), gradients, 0.0, lr, corrections),
-        )
+        done = ()
+        for start, stop, lr_scale, _, common_decay, own_decay in self.groups:
+            rate = lr
+            if lr_scale != 1.0:
+                rate = rate * lr_scale
+            decay = self.weight_decay * common_decay + own_decay
+            done = done + (self._group(start, stop, gradients, decay, rate, corrections),)
+        return done
 
     def _group(self, start, stop, gradients, decay, lr, corrections):
-        if start == stop:
-            return ()
         beta1, correct1, correct2, factor = corrections
         return self.map(
             ops.partial(_update, self.beta2, self.eps, decay, lr, beta1, correct1, correct2, factor),

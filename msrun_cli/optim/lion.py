@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import mindspore as ms
 from mindspore import Parameter, ParameterTuple, nn, ops
 
-from msrun_cli.optim.parameter_groups import split_groups
+from msrun_cli.optim.parameter_groups import ParameterSetting, arranged
 
 _update = ops.MultitypeFuncGraph("lion_update")
 
@@ -31,6 +31,7 @@ class Lion(nn.Cell):
         params: trainable parameters.
         lr, momentum: read by the schedule, which passes the current values to construct.
         beta2: 0..1; weight_decay: times lr.
+        settings: by the parameter's name, for those with a rate or weight decay of their own.
     """
 
     def __init__(
@@ -40,27 +41,28 @@ class Lion(nn.Cell):
         momentum: float = 0.9,
         beta2: float = 0.99,
         weight_decay: float = 0.5,
+        settings: Mapping[str, ParameterSetting] | None = None,
     ) -> None:
         super().__init__(auto_prefix=False)
         self.lr, self.momentum, self.beta2, self.weight_decay = lr, momentum, beta2, weight_decay
-        weights, norms, biases = split_groups(params)
-        self.num_decayed = len(weights)
-        self.parameters = ParameterTuple(weights + norms + biases)
+        parameters, self.groups = arranged(params, settings)
+        self.parameters = ParameterTuple(parameters)
         self.averages = self.parameters.clone(prefix="average", init="zeros")
         for average in self.averages:
             average.requires_grad = False
         self.map = ops.HyperMap()
 
     def construct(self, gradients, factor, lr, bias_lr, momentum):
-        decayed = self.num_decayed
-        return (
-            self._group(0, decayed, gradients, self.weight_decay, lr, momentum, factor),
-            self._group(decayed, len(self.parameters), gradients, 0.0, lr, momentum, factor),
-        )
+        done = ()
+        for start, stop, lr_scale, _, common_decay, own_decay in self.groups:
+            rate = lr
+            if lr_scale != 1.0:
+                rate = rate * lr_scale
+            decay = self.weight_decay * common_decay + own_decay
+            done = done + (self._group(start, stop, gradients, decay, rate, momentum, factor),)
+        return done
 
     def _group(self, start, stop, gradients, decay, lr, momentum, factor):
-        if start == stop:
-            return ()
         return self.map(
             ops.partial(_update, self.beta2, decay, lr, momentum, factor),
             self.parameters[start:stop],

@@ -1,12 +1,12 @@
-"""SGD with Nesterov momentum over three parameter groups, as detection recipes use it."""
+"""SGD with Nesterov momentum over groups of parameters, as detection recipes use it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from mindspore import Parameter, ParameterTuple, nn, ops
 
-from msrun_cli.optim.parameter_groups import split_groups
+from msrun_cli.optim.parameter_groups import ParameterSetting, arranged
 
 _update = ops.MultitypeFuncGraph("sgd_update")
 
@@ -38,6 +38,7 @@ class SGD(nn.Cell):
         lr, momentum: read by the schedule, which passes the current values to construct.
         weight_decay: L2 factor, added to the gradient of the weights.
         nesterov: look-ahead momentum (Nesterov).
+        settings: by the parameter's name, for those with a rate or weight decay of their own.
     """
 
     def __init__(
@@ -47,12 +48,12 @@ class SGD(nn.Cell):
         momentum: float = 0.937,
         weight_decay: float = 5e-4,
         nesterov: bool = True,
+        settings: Mapping[str, ParameterSetting] | None = None,
     ) -> None:
         super().__init__(auto_prefix=False)
         self.lr, self.momentum, self.weight_decay = lr, momentum, weight_decay
-        weights, norms, biases = split_groups(params)
-        self.sizes = (len(weights), len(norms), len(biases))
-        self.parameters = ParameterTuple(weights + norms + biases)
+        parameters, self.groups = arranged(params, settings)
+        self.parameters = ParameterTuple(parameters)
         self.velocities = self.parameters.clone(prefix="velocity", init="zeros")
         for velocity in self.velocities:
             velocity.requires_grad = False
@@ -61,17 +62,18 @@ class SGD(nn.Cell):
         self.map = ops.HyperMap()
 
     def construct(self, gradients, factor, lr, bias_lr, momentum):
-        first, second = self.sizes[0], self.sizes[0] + self.sizes[1]
-        done = (
-            self._group(0, first, gradients, factor, lr, momentum, self.weight_decay),
-            self._group(first, second, gradients, factor, lr, momentum, 0.0),
-            self._group(second, second + self.sizes[2], gradients, factor, bias_lr, momentum, 0.0),
-        )
+        done = ()
+        for start, stop, lr_scale, is_bias, common_decay, own_decay in self.groups:
+            rate = lr
+            if is_bias:
+                rate = bias_lr
+            if lr_scale != 1.0:
+                rate = rate * lr_scale
+            decay = self.weight_decay * common_decay + own_decay
+            done = done + (self._group(start, stop, gradients, factor, rate, momentum, decay),)
         return done
 
     def _group(self, start, stop, gradients, factor, lr, momentum, decay):
-        if start == stop:
-            return ()
         return self.map(
             ops.partial(_update, self.apply_momentum, self.nesterov, lr, momentum, factor, decay),
             self.parameters[start:stop],

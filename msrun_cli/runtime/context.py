@@ -26,7 +26,8 @@ class Device:
 
     target: "CPU", "Ascend" or "GPU", as MindSpore names it.
     graph: graph mode (else PyNative).
-    sink: whether the dataset is sunk to the device; sink_size: steps per sink, -1 = a whole epoch.
+    sink: whether the dataset is sunk to the device; sink_size: steps per sink, -1 = a whole epoch, "auto" = about those
+    of a log interval.
     dvpp: whether the device decodes and resizes images.
     ranks: the processes that work together, each with its own device.
     """
@@ -34,7 +35,7 @@ class Device:
     target: str
     graph: bool
     sink: bool
-    sink_size: int
+    sink_size: int | str
     dvpp: bool
     ranks: Ranks = Ranks()
 
@@ -47,7 +48,7 @@ def start_device(
     deterministic: bool,
     save_graphs: bool,
     sink: str,
-    sink_size: int,
+    sink_size: int | str,
     dvpp: bool,
     amp_level: str,
     amp_dtype: str,
@@ -84,20 +85,15 @@ def start_device(
     if save_graphs and graph:
         ms.set_context(save_graphs=2, save_graphs_path=str(compiler_dir))
     ms.set_seed(seed)
-    log.info("device %s, %s mode, MindSpore %s", name, mode, ms.__version__)
+    sunk = sink != "off" and name != "CPU" and graph
+    feeding = "data sink" if sunk else "batches fed one by one (no data sink)"
+    log.info("device %s, %s mode, %s, MindSpore %s", name, mode, feeding, ms.__version__)
     ranks = _meet_the_others(name, parallel)
     for line in _remarks(name, graph, jit_level, save_graphs, dvpp, sink, amp_level):
         log.warning("%s", line)
     if name == "CPU":
         log.info("%s", onednn_sentence())
-    return Device(
-        name,
-        graph,
-        sink=sink != "off" and name != "CPU" and graph,
-        sink_size=sink_size,
-        dvpp=dvpp and name == "Ascend",
-        ranks=ranks,
-    )
+    return Device(name, graph, sink=sunk, sink_size=sink_size, dvpp=dvpp and name == "Ascend", ranks=ranks)
 
 
 def _meet_the_others(target: str, parallel: Any) -> Ranks:

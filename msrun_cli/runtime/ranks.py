@@ -50,11 +50,16 @@ class Ranks:
         return [_unpacked(payload) for payload in self._gather_bytes(packed.getvalue())]
 
     def mean(self, values: np.ndarray) -> np.ndarray:
-        """float32 (N,): element by element over the ranks, the same bits on each."""
+        """float32 (N,): element by element over the ranks, the same bits on each.
+
+        What is averaged are differences to rank 0, so that values on which all agree stay the same to the last bit.
+        """
         if self.count == 1:
             return values
-        total = ops.AllReduce()(Tensor(values.astype(np.float32))).asnumpy()
-        return total * np.float32(1 / self.count)
+        own = Tensor(values.astype(np.float32))
+        first = ops.Broadcast(0)((own,))[0].asnumpy()
+        total = ops.AllReduce()(Tensor(own.asnumpy() - first)).asnumpy()
+        return first + total * np.float32(1 / self.count)
 
     def largest(self, number: int) -> int:
         """The largest of the ranks' numbers, 0 <= number < 2**31."""

@@ -7,17 +7,17 @@ import shlex
 import time
 from typing import Any
 
-from mindspore.train import Model
-
 from msrun_cli.builders.callbacks import build_callbacks, build_diagnosis
 from msrun_cli.builders.data import build_data, build_task, require_same_data
-from msrun_cli.builders.device import build_device
-from msrun_cli.builders.network import build_network, load_weights, read_resumed
+from msrun_cli.builders.device import build_device, build_sink
+from msrun_cli.builders.network import build_network, freeze_parameters, load_weights, read_resumed, synchronize
 from msrun_cli.builders.training import build_evaluation, build_training
 from msrun_cli.common.errors import Interrupted, TrainingError
 from msrun_cli.config.schema import TrainConfig
+from msrun_cli.engine.callbacks.early_stopping import out_of_patience
 from msrun_cli.engine.callbacks.state import TrainState
 from msrun_cli.engine.checkpoint import assign_all
+from msrun_cli.engine.data_sink import run_steps
 from msrun_cli.engine.resume import go_on
 from msrun_cli.reporting.plots import plot_curves
 from msrun_cli.runtime.log import console
@@ -29,7 +29,7 @@ log = logging.getLogger("msrun")
 
 
 def train(cfg: TrainConfig) -> float:
-    """Train, evaluate and leave a run folder; returns the objective (the best monitored metric)."""
+    """Train, evaluate and leave a run folder; returns the objective (the best value of save_best_on)."""
     run = start_run(cfg)
     device = build_device(cfg, run)
     ranks = device.ranks
@@ -48,12 +48,16 @@ def train(cfg: TrainConfig) -> float:
     require_same_data(facts, ranks)
 
     # where to start
-    state = TrainState(cfg.epochs, preview.get_dataset_size(), cfg.batch_size * ranks.count)
+    best = cfg.save_best_on or task.objective
+    state = TrainState(cfg.epochs, preview.get_dataset_size(), cfg.batch_size * ranks.count, best)
     resumed = read_resumed(cfg)
     start = (0, 0) if resumed is None else go_on(resumed, state, facts)
     goal = min(state.total_steps, cfg.max_steps or state.total_steps)
     if state.step >= goal and state.evaluated_step == state.step:
-        return _nothing_left(run, state)
+        return _nothing_left(run, state, "give more with epochs=N (and max_steps=null)")
+    if out_of_patience(state, cfg.early_stopping.patience):
+        return _nothing_left(run, state, "early stopping ended it; go on with early_stopping.patience=null or more")
+    sink_size = build_sink(cfg, device, state, goal)
     batches = task.train_batches(start)
 
     # network
@@ -62,6 +66,8 @@ def train(cfg: TrainConfig) -> float:
     log.info("%s with %d classes: %s parameters", cfg.model.name, len(data.class_names), f"{size:,}".replace(",", " "))
     if cfg.weights is not None and resumed is None:
         log.info("weights %s: %s", cfg.weights, load_weights(network, cfg.weights, strict=False))
+    synchronize(cfg, network, device.target)
+    freeze_parameters(cfg, network)
 
     # train step: loss, precision, loss scale, optimizer, schedule, average
     training = build_training(cfg, task, network, state.steps_per_epoch, ranks)
@@ -81,17 +87,10 @@ def train(cfg: TrainConfig) -> float:
     )  # fmt: skip
     started = time.perf_counter()
     try:
-        with callbacks.early_stop:
+        with callbacks.stop_requests:
             callbacks.catch_up()
-            if state.step < goal:
-                Model(training.step).train(
-                    cfg.epochs,
-                    batches,
-                    callbacks.in_order,
-                    dataset_sink_mode=device.sink,
-                    sink_size=device.sink_size,
-                    initial_epoch=start[0],
-                )
+            if state.step < goal and state.stop_reason is None:
+                run_steps(training.step, batches, callbacks.in_order, state, sink_size, len(training.term_names))
     except RuntimeError:
         if state.signal is None:
             raise
@@ -135,10 +134,10 @@ def _require_same_network(ranks: Ranks, parameters: list[Any]) -> None:
         log.info("all %d ranks hold the same parameters", ranks.count)
 
 
-def _nothing_left(run: RunFolder, state: TrainState) -> float:
+def _nothing_left(run: RunFolder, state: TrainState, advice: str) -> float:
     log.info(
-        "nothing left to train: %s has done %d steps of %d epochs; give more with epochs=N (and max_steps=null)",
-        run.root, state.step, state.epoch,
+        "nothing left to train: %s has done %d steps of %d epochs; %s",
+        run.root, state.step, state.epoch, advice,
     )  # fmt: skip
     return float(state.best or 0.0)
 
@@ -148,10 +147,12 @@ def _summary(state: TrainState, recorder: Any, seconds: float) -> dict[str, Any]
     return {
         "objective": state.best,
         **state.metrics,
+        "save_best_on": state.save_best_on,
         "best_epoch": state.best_epoch,
         "images_per_s": speeds[len(speeds) // 2] if speeds else None,
         "compile_s": recorder.compile_s,
         "train_s": seconds,
         "epochs": state.epoch,
         "steps": state.step,
+        "stopped_by": state.stop_reason,
     }

@@ -149,6 +149,17 @@ def test_ranks_agree_with_batch_norm_and_evaluate_like_one(data, tmp_path):
 
 
 @pytest.mark.slow
+def test_synchronized_batch_norm_computes_what_one_process_does(data, tmp_path):
+    folders = []
+    for name, words in (("one", ONE), ("two", (*TWO, "sync_batch_norm=true"))):
+        folders.append(tmp_path / name)
+        done = run("train", *SETTINGS, data, *words, WITH_NORM, f"hydra.run.dir={folders[-1]}", cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert "sync_batch_norm: 1 layers see 2 devices" in done.stdout
+    assert_same(folders[1], folders[0])
+
+
+@pytest.mark.slow
 def test_ctrl_c_saves_on_all_ranks(one, data, tmp_path):
     folder = tmp_path / "run"
     words = [*SETTINGS, data, *TWO, "epochs=5000", "evaluate_every=0", f"hydra.run.dir={folder}"]

@@ -11,9 +11,13 @@ import time
 from pathlib import Path
 
 import pytest
-from command import TINY, environment, msrun, only_run
+from command import TINY, environment, msrun, only_run, return_value
 
-SETTINGS = ("device.mode=pynative", "device.deterministic=true", "logger.every=3", "checkpoint.every_steps=1")
+SETTINGS = (
+    *("device.mode=pynative", "device.deterministic=true", "logger.every=3", "checkpoint.every_steps=1"),
+    *("freeze=[model.0.*]", "optimizer.layer_decay=0.9", "+optimizer.groups.head={pattern: model.24.*, lr_scale: 2}"),
+    *("save_best_on=loss", "early_stopping.patience=2"),
+)
 EXACT = ("kind", "epoch", "step", "loss", "box", "obj", "cls", "lr", "grad_norm", "map50_95")
 
 
@@ -74,15 +78,22 @@ def test_same_losses_to_the_bit(number, whole, tmp_path):
 
 
 def test_more_epochs_and_what_is_refused(whole, tmp_path):
-    done = msrun("train", f"resume={whole}", "epochs=4", "batch_size=16", cwd=tmp_path)
+    counted_from = json.loads((whole / "checkpoints" / "state.json").read_text())["patience_epoch"]
+    patience = f"early_stopping.patience={4 - counted_from}"  # used up by one more epoch that is not much better
+    words = ("epochs=9", "batch_size=16", patience, "early_stopping.min_delta=1e9")
+    done = msrun("train", f"resume={whole}", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "batch_size=16 (was 8), epochs=4 (was 3)" in done.stderr
+    assert "batch_size=16 (was 8)" in done.stderr and "epochs=9 (was 3)" in done.stderr
     assert rows(whole)[-1][:3] == ["epoch", "4", "8"]  # four epochs of two steps
+    assert f"{patience}: loss" in return_value(whole)["stopped_by"]
+    done = msrun("train", f"resume={whole}", cwd=tmp_path)
+    assert done.returncode == 0 and "early stopping ended it" in done.stdout
 
     for words, code, said in (
         (["model=yolov5s"], 5, "is from another model"),
         (["dataset.train_images=40"], 5, "was trained on other data: 32 training images then, 40 now"),
         (["experiment=bccd_yolov5n"], 2, "does not go with resume"),
+        (["freeze=[]"], 2, "freeze=[] does not go with resume"),
         (["seed=1,2", "-m"], 2, "resume does not go with -m"),
     ):
         done = msrun("train", f"resume={whole}", "epochs=9", *words, cwd=tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import logging
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from mindspore.train import Callback
 
 from msrun_cli.common.files import write_json
 from msrun_cli.engine.callbacks.evaluation import EpochEvaluation
-from msrun_cli.engine.callbacks.state import TrainState
+from msrun_cli.engine.callbacks.state import TrainState, score
 from msrun_cli.engine.checkpoint import CheckpointWriter
 
 log = logging.getLogger("msrun")
@@ -34,7 +35,7 @@ class KeepPolicy:
 
 
 class CheckpointSaver(Callback):
-    """Saves last.ckpt after every epoch, best.ckpt when the monitored metric improved, epoch_*.ckpt now and then.
+    """Saves last.ckpt after every epoch, best.ckpt when the metric that decides improved, epoch_*.ckpt now and then.
 
     Older ones are last_2.ckpt, last_3.ckpt, ...; the next best are best_2.ckpt, best_3.ckpt, ...
     Must stand behind the evaluation in the list of callbacks.
@@ -59,10 +60,12 @@ class CheckpointSaver(Callback):
         self.state, self.folder, self.parameters, self.evaluation = state, folder, parameters, evaluation
         self.policy, self.writer, self.facts = policy, writer, facts
         self.agree, self.writes = agree, writes
+        self._step = state.step
 
     def on_train_step_end(self, run_context) -> None:
-        every = self.policy.every_steps
-        if every is not None and self.state.step % every == 0 and self.state.step % self.state.steps_per_epoch:
+        every, step = self.policy.every_steps, self.state.step
+        before, self._step = self._step, step  # several steps ago when data is sunk
+        if every is not None and step // every != before // every and step % self.state.steps_per_epoch:
             self.save_last()
 
     def on_train_epoch_end(self, run_context) -> None:
@@ -74,7 +77,8 @@ class CheckpointSaver(Callback):
         self.save_last()  # the ranks agree here; nothing moves before the saves that follow
         if rank is not None:
             self._save("best", rank)
-        if self.policy.every > 0 and self.state.epoch % self.policy.every == 0 and self.state.stop_reason is None:
+        is_whole = self.state.step % self.state.steps_per_epoch == 0  # and not cut by max_steps or a signal
+        if self.policy.every > 0 and self.state.epoch % self.policy.every == 0 and is_whole:
             self._save(f"epoch_{self.state.epoch:04d}")
 
     def save_last(self, alone: bool = False) -> None:
@@ -88,13 +92,14 @@ class CheckpointSaver(Callback):
         if self.policy.best == 0 or self.evaluation.value is None:
             return None
         ranking = self.state.ranking
-        rank = bisect.bisect_left([-value for value, _ in ranking], -self.evaluation.value)
+        value = score(self.state.save_best_on, self.evaluation.value)
+        if math.isnan(value):
+            return None
         # an equal value does not push the older one out
-        while rank < len(ranking) and ranking[rank][0] == self.evaluation.value:
-            rank += 1
+        rank = bisect.bisect_right([-other for other, _ in ranking], -value)
         if rank >= self.policy.best:
             return None
-        ranking.insert(rank, (self.evaluation.value, self.state.epoch))
+        ranking.insert(rank, (value, self.state.epoch))
         del ranking[self.policy.best :]
         return rank
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from typing import Any
 
 from mindspore.train import Callback
 
-from msrun_cli.engine.callbacks.state import RowSink, TrainState
+from msrun_cli.engine.callbacks.state import LOSS, RowSink, TrainState, score
 
 log = logging.getLogger("msrun")
 
@@ -17,16 +18,15 @@ log = logging.getLogger("msrun")
 class EpochEvaluation(Callback):
     """Calls `evaluate` every `every` epochs (0 = only at the end) and at the end; its result needs `.metrics`.
 
-    monitor: name of the metric that decides which checkpoint is best, larger is better; "loss" = not a metric.
+    The state's `save_best_on` names the metric that decides which checkpoint is best, or is "loss": the mean loss of
+    the epoch's steps, which then stands beside the metrics; the smallest is best.
     """
 
-    def __init__(
-        self, state: TrainState, evaluate: Callable[[], Any], every: int, monitor: str, sinks: list[RowSink]
-    ) -> None:
+    def __init__(self, state: TrainState, evaluate: Callable[[], Any], every: int, sinks: list[RowSink]) -> None:
         super().__init__()
-        self.state, self.evaluate, self.every, self.monitor, self.sinks = state, evaluate, every, monitor, sinks
+        self.state, self.evaluate, self.every, self.sinks = state, evaluate, every, sinks
         self.result: Any = None
-        self.value: float | None = None  # of the monitored metric, when this epoch was evaluated
+        self.value: float | None = None  # of what decides, when this epoch was evaluated
 
     def on_train_epoch_end(self, run_context) -> None:
         self.value = None
@@ -50,8 +50,11 @@ class EpochEvaluation(Callback):
         state = self.state
         state.metrics = {name: float(value) for name, value in self.result.metrics.items()}
         state.evaluated_step = state.step
-        self.value = value = state.metrics[self.monitor]
-        is_best = state.best is None or value > state.best
+        name = state.save_best_on
+        if name == LOSS:
+            state.metrics[LOSS] = state.mean_loss()
+        self.value = value = state.metrics[name]
+        is_best = not math.isnan(value) and (state.best is None or score(name, value) > score(name, state.best))
         if is_best:
             state.best, state.best_epoch = value, state.epoch
         for sink in self.sinks:

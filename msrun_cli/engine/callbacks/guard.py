@@ -50,6 +50,8 @@ class Guard:
                 text = self._diagnosis(state, terms[index], float(norms[index]), float(scales[index]))
                 if self.diagnose is not None and batch is not None:
                     text = f"{text} {self.diagnose(batch, state.step)}"
+                elif self.diagnose is not None:
+                    text = f"{text} With device.sink=off the batch is at hand: its layer is named and it is saved."
                 raise TrainingError(text)
 
     def _diagnosis(self, state: TrainState, terms: np.ndarray, norm: float, scale: float) -> str:

@@ -59,7 +59,9 @@ class ProgressDisplay:
             parts[-1] += " (" + " ".join(f"{name} {row[name]:.4f}" for name in self.term_names) + ")"
         parts += [f"lr {row['lr']:.5f}", f"scale {row['loss_scale']:g}", f"skipped {row['overflows']}"]
         if row["images_per_s"] is not None:
-            parts += [f"{row['images_per_s']:.1f} img/s", f"data wait {100 * float(row['data_wait'] or 0):.0f}%"]
+            parts += [f"{row['images_per_s']:.1f} img/s"]
+        if row["data_wait"] is not None:  # the device waits by itself when data is sunk
+            parts += [f"data wait {100 * float(row['data_wait']):.0f}%"]
         return "  ".join(parts)
 
     def _eta(self, row: Row) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from mindspore.train import Callback
 
 from msrun_cli.engine.callbacks.guard import Guard
-from msrun_cli.engine.callbacks.state import Row, RowSink, TrainState, as_array
+from msrun_cli.engine.callbacks.state import Row, RowSink, TrainState, as_array, rows_of_sink
 
 log = logging.getLogger("msrun")
 
@@ -20,6 +20,7 @@ class StepRecorder(Callback):
 
     term_names: names of the loss terms, in the order of the step's `terms`.
     graph: whether the first step compiles, which is announced and timed.
+    sunk: outputs are those of all steps of a sink, from `engine.data_sink.RecordedStep`.
     """
 
     def __init__(
@@ -30,10 +31,11 @@ class StepRecorder(Callback):
         sinks: list[RowSink],
         guard: Guard,
         graph: bool,
+        sunk: bool = False,
     ) -> None:
         super().__init__()
         self.state, self.term_names, self.every = state, term_names, every
-        self.sinks, self.guard, self.graph = sinks, guard, graph
+        self.sinks, self.guard, self.graph, self.sunk = sinks, guard, graph, sunk
         self.last_batch: Any = None
         self.compile_s: float | None = None
         self.images_per_s: list[float] = []
@@ -58,9 +60,12 @@ class StepRecorder(Callback):
         step = self._first_step + parameters.cur_step_num
         done = step - self.state.step  # more than one when data is sunk
         self.state.step = step
-        self.state.epoch = parameters.cur_epoch_num
-        self.state.unlogged.append(parameters.net_outputs)
-        self.last_batch = parameters.train_dataset_element
+        self.state.epoch = max(1, -(-step // self.state.steps_per_epoch))  # MindSpore would count sinks
+        if self.sunk:
+            self.state.unlogged += rows_of_sink(parameters.net_outputs)
+        else:
+            self.state.unlogged.append(parameters.net_outputs)
+            self.last_batch = parameters.train_dataset_element
         now = time.perf_counter()
         if self.compile_s is None:
             self._end_of_first_step(now)
@@ -87,6 +92,7 @@ class StepRecorder(Callback):
         self._step_s += time.perf_counter() - waiting  # an asynchronous device works until here
         self.state.unlogged = []
         row = self._row(*columns)
+        self.state.add_losses(columns[1].sum(axis=1))
         for sink in self.sinks:
             sink.write(row)
         terms, overflows, norms, scales = columns[1], columns[4], columns[2], columns[3]
@@ -112,7 +118,7 @@ class StepRecorder(Callback):
             "overflows": int(overflows[-1]),
             "grad_norm": float(updated[-1]) if len(updated) else None,
             "images_per_s": speed,
-            "data_wait": self._waited_s / seconds if speed is not None else None,
+            "data_wait": self._waited_s / seconds if speed is not None and not self.sunk else None,
         }
 
     def _end_of_first_step(self, now: float) -> None:

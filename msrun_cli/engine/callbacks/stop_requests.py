@@ -1,4 +1,4 @@
-"""Ends a training early: after max_steps, or on a signal, within the current step."""
+"""Ends a training on request: after max_steps, or on a signal, within the current step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from msrun_cli.engine.callbacks.state import TrainState
 log = logging.getLogger("msrun")
 
 
-class EarlyStop(Callback):
+class StopRequests(Callback):
     """Must stand behind the recorder and before the evaluation in the list of callbacks.
 
     SIGINT (Ctrl-C) and SIGTERM (sent by schedulers) end the training after the current step, so that its state
@@ -33,9 +33,10 @@ class EarlyStop(Callback):
         self.max_steps = max_steps
         self.agree, self.every = agree, every
         self._got = 0  # a signal that the other ranks do not know of yet
+        self._step = state.step
         self._previous: dict[int, Any] = {}
 
-    def __enter__(self) -> EarlyStop:
+    def __enter__(self) -> StopRequests:
         for number in (signal.SIGINT, signal.SIGTERM):
             self._previous[number] = signal.signal(number, self._on_signal)
         return self
@@ -45,8 +46,8 @@ class EarlyStop(Callback):
             signal.signal(number, handler)
 
     def on_train_step_end(self, run_context) -> None:
-        in_epoch = self.state.step % self.state.steps_per_epoch
-        if in_epoch == 0 or in_epoch % self.every == 0:
+        before, self._step = self._step, self.state.step  # several steps ago when data is sunk
+        if self._step // self.every != before // self.every or self._step % self.state.steps_per_epoch == 0:
             self._ask_the_others()
         if self.state.signal is not None:
             self.state.stop_reason = f"signal {signal.Signals(self.state.signal).name}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 from msrun_cli.engine.callbacks.state import TrainState
-from msrun_cli.engine.callbacks.stop import EarlyStop
+from msrun_cli.engine.callbacks.stop_requests import StopRequests
 
 
 class Run:
@@ -15,7 +15,7 @@ class Run:
         self.stopped = True
 
 
-def steps_until_stop(stops: list[EarlyStop], signalled: int, at: int) -> list[int]:
+def steps_until_stop(stops: list[StopRequests], signalled: int, at: int) -> list[int]:
     """Step after which each of the ranks stops; one of them gets a signal before the end of step `at`."""
     ended = [0] * len(stops)
     for step in range(1, 41):
@@ -32,8 +32,8 @@ def steps_until_stop(stops: list[EarlyStop], signalled: int, at: int) -> list[in
     return ended
 
 
-def ranks(every: int, max_steps: int | None = None) -> list[EarlyStop]:
-    return [EarlyStop(TrainState(4, 10, 8), max_steps, lambda number: number, every) for _ in range(3)]
+def ranks(every: int, max_steps: int | None = None) -> list[StopRequests]:
+    return [StopRequests(TrainState(4, 10, 8), max_steps, lambda number: number, every) for _ in range(3)]
 
 
 def test_all_stop_where_they_ask_one_another():
@@ -53,7 +53,7 @@ def test_max_steps_needs_no_question():
 
 
 def test_alone_it_stops_after_the_step():
-    stop, run = EarlyStop(TrainState(4, 10, 8), None), Run()
+    stop, run = StopRequests(TrainState(4, 10, 8), None), Run()
     stop.state.step = 3
     stop._on_signal(signal.SIGINT, None)
     stop.on_train_step_end(run)
