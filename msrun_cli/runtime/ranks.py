@@ -162,4 +162,6 @@ class SharedStatistics:
         mean = self.ranks.mean(np.concatenate([array.reshape(-1) for array in arrays]))
         parts = np.split(mean, np.cumsum([array.size for array in arrays])[:-1])
         for parameter, array, part in zip(self.statistics, arrays, parts, strict=True):
-            parameter.set_data(Tensor(part.reshape(array.shape), parameter.dtype))
+            if not np.array_equal(part, array.reshape(-1)):
+                # not set_data: a compiled graph would go on with the memory that the parameter had before
+                ops.assign(parameter, Tensor(part.reshape(array.shape), parameter.dtype))
