@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from mindspore import nn
@@ -21,7 +22,7 @@ from msrun_cli.engine.callbacks.progress import ProgressDisplay
 from msrun_cli.engine.callbacks.recorder import StepRecorder
 from msrun_cli.engine.callbacks.state import RowSink, TrainState
 from msrun_cli.engine.callbacks.stop_requests import StopRequests
-from msrun_cli.engine.checkpoint import CheckpointWriter
+from msrun_cli.engine.checkpoint import CheckpointWriter, put_together
 from msrun_cli.engine.diagnosis import Diagnosis
 from msrun_cli.engine.train_step import TrainStep
 from msrun_cli.runtime.context import Device
@@ -86,6 +87,9 @@ def build_callbacks(
     if stopping.patience is not None:
         early_stopping = EarlyStopping(state, evaluation, stopping.patience, stopping.min_delta)
     keep = cfg.checkpoint
+    gathered = None
+    if cfg.parallel.mode not in ("none", "data_parallel"):  # the compiler splits parameters
+        gathered = partial(put_together, training.step, training.parameters)
     saver = CheckpointSaver(
         state,
         run.checkpoints,
@@ -96,6 +100,7 @@ def build_callbacks(
         facts,
         training.agree,
         ranks.is_first,
+        gathered,
     )
     bad = task.data.bad_samples
     summary = [BadImageSummary(bad)] if bad is not None else []

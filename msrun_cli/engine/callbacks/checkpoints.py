@@ -42,6 +42,7 @@ class CheckpointSaver(Callback):
     facts: what else the state of a checkpoint says, for a resumed run to compare.
     agree: called before each save, to bring what ranks keep for themselves to one value; only the rank that `writes`
         leaves files.
+    gathered: gives what is saved in place of `parameters`, where ranks hold parts; called by all of them.
     """
 
     def __init__(
@@ -55,11 +56,12 @@ class CheckpointSaver(Callback):
         facts: Mapping[str, Any],
         agree: Callable[[], None] | None = None,
         writes: bool = True,
+        gathered: Callable[[], Sequence[Parameter]] | None = None,
     ) -> None:
         super().__init__()
         self.state, self.folder, self.parameters, self.evaluation = state, folder, parameters, evaluation
         self.policy, self.writer, self.facts = policy, writer, facts
-        self.agree, self.writes = agree, writes
+        self.agree, self.writes, self.gathered = agree, writes, gathered
         self._step = state.step
 
     def on_train_step_end(self, run_context) -> None:
@@ -105,6 +107,7 @@ class CheckpointSaver(Callback):
 
     def _save(self, name: str, rank: int = 0, keep: int | None = None) -> None:
         """Write `name`'s file of that rank; those from the rank on move one place down, the one behind `keep` goes."""
+        parameters = self.parameters if self.gathered is None else self.gathered()
         if not self.writes:
             return
         keep = self.policy.best if keep is None else keep
@@ -114,7 +117,7 @@ class CheckpointSaver(Callback):
             if not name.startswith("epoch"):
                 _move_down([self._path(name, place) for place in range(rank, keep)])
 
-        self.writer.write(self._path(name, rank), self.parameters, state, make_room)
+        self.writer.write(self._path(name, rank), parameters, state, make_room)
         # for people; what a resumed run reads stands in the checkpoint itself
         try:
             write_json(self.folder / "state.json", {key: value for key, value in state.items() if key != "unlogged"})
