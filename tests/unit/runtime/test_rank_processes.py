@@ -143,3 +143,10 @@ subprocess.run([sys.executable, '-c', {child!r}])"
     parent.kill()
     parent.wait()
     assert parent.stdout.read() == ""  # the end of the child closes the pipe
+
+
+def test_the_parent_loads_no_mindspore():
+    """It waits for hours beside the ranks, whose memory is theirs."""
+    code = "import sys, msrun_cli.tasks.launch; print(sorted(sys.modules.keys() & {'mindspore', 'cv2', 'numpy'}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
