@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -73,33 +74,21 @@ def _ring_s(size: float, members: int, speed: float, delay_s: float) -> float:
 
 def predict(job: Job, devices: int) -> Result:
     sent_s = communication_s(job, devices)
-    hidden_s = max(0.0, sent_s - BACKWARD * job.step_s)
     hosts = -(-devices // job.per_host)
-    wanted = devices * job.batch / (job.step_s + sent_s)
-    read = None if job.host_images_per_s is None else hosts * job.host_images_per_s
-    speed = wanted if read is None else min(wanted, read)
-    ideal = devices * job.batch / job.step_s
-    steps = job.images // (job.batch * devices)
-    return Result(
-        devices,
-        hosts,
-        1000 * sent_s,
-        speed / ideal,
-        min(speed / wanted, 1.0) * job.step_s / (job.step_s + hidden_s),
-        speed,
-        steps,
-        _held_back_by(job, sent_s, steps, read is not None and read < wanted),
-    )
-
-
-def _held_back_by(job: Job, sent_s: float, steps: int, starved: bool) -> str:
-    if starved:
-        return "reading: dataset.workers, dataset.cache"
-    if sent_s > 0.1 * job.step_s:
-        return "links: larger batch_size"
-    if steps < FEW_STEPS:
-        return "data: too few updates per epoch; smaller batch_size, more epochs"
-    return "nothing"
+    read = math.inf if job.host_images_per_s is None else hosts * job.host_images_per_s
+    images = devices * job.batch
+    wanted = images / (job.step_s + sent_s)
+    hidden = images / (job.step_s + max(0.0, sent_s - BACKWARD * job.step_s))
+    ideal, speed = images / job.step_s, min(wanted, read)
+    steps = job.images // images
+    causes = {
+        "reading (dataset.workers, dataset.cache)": read < wanted,
+        "links (larger batch_size)": sent_s > 0.1 * job.step_s,
+        "too few updates per epoch (smaller batch_size, more epochs)": steps < FEW_STEPS,
+    }
+    held_back_by = "; ".join(text for text, applies in causes.items() if applies) or "nothing"
+    efficiency, best = speed / ideal, min(hidden, read) / ideal
+    return Result(devices, hosts, 1000 * sent_s, efficiency, best, speed, steps, held_back_by)
 
 
 def count_parameters(model: str) -> int:

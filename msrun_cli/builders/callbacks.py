@@ -73,7 +73,8 @@ def build_callbacks(
 ) -> Callbacks:
     """facts: of the task, for the checkpoints. A resumed `state` cuts the metrics file behind its step."""
     ranks = device.ranks
-    sinks: list[RowSink] = [ProgressDisplay(state, training.term_names, cfg.logger.progress)]
+    progress = cfg.logger.progress if ranks.count == 1 else "plain"  # what a rank prints goes through a file
+    sinks: list[RowSink] = [ProgressDisplay(state, training.term_names, progress)]
     if ranks.is_first:
         sinks.insert(0, MetricsFile(run.metrics_csv, training.term_names, task.metric_names, state.step))
     guard = Guard(cfg.overflow.max_consecutive, training.term_names, diagnose)

@@ -114,6 +114,13 @@ def _accumulation_twice(launch: dict[str, Any], batch_size: int, accumulate: int
     )
 
 
+@remark("launch", "logger.progress")
+def _live_bar(launch: dict[str, Any], progress: str) -> str | None:
+    if progress != "rich" or ranks_of(launch) == 1:
+        return None
+    return "logger.progress=rich has no effect with several processes: rank 0 shows its progress line by line."
+
+
 @remark("launch.kind", "launch.workers", "launch.nodes")
 def _one_process(kind: str, workers: int, nodes: int) -> str | None:
     if kind == "none" or workers * nodes > 1:

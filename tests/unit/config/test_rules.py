@@ -114,6 +114,7 @@ def test_no_violation(config: dict[str, Any]) -> None:
         (nested(device__mode="pynative", device__save_graphs=True), "no effect"),
         (nested(accumulate=1, nbs=64, batch_size=16, launch=LOCAL), "weight decay by 0.5"),
         (nested(launch=LOCAL | {"workers": 1}), "without a scheduler"),
+        (nested(launch=LOCAL, logger__progress="rich"), "line by line"),
         (nested(early_stopping={"patience": 20, "min_delta": 0.0}, epochs=20), "never ends"),
         (nested(early_stopping={"patience": None, "min_delta": 0.1}, epochs=20), "no effect"),
         (nested(freeze=["model.0.*"], weights=None, resume=None), "random start"),

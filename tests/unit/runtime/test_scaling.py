@@ -43,7 +43,7 @@ def test_efficiency_and_what_holds_back():
     starved = dataclasses.replace(JOB, host_images_per_s=400)
     assert scaling.predict(starved, 16).images_per_s == 800
     assert "dataset.workers" in scaling.predict(starved, 16).held_back_by
-    assert "too few updates" in scaling.predict(JOB, 1024).held_back_by
+    assert scaling.predict(JOB, 1024).held_back_by.startswith("too few updates")
     assert scaling.predict(JOB, 1024).steps_per_epoch == 9
 
 
