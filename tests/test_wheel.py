@@ -75,7 +75,9 @@ def test_every_module_is_inside_and_nothing_else(names: set[str]) -> None:
         str(path.relative_to(ROOT)) for top in ("msrun_cli", "hydra_plugins") for path in (ROOT / top).rglob("*.py")
     }
     assert {name for name in names if name.endswith(".py")} == expected
-    rest = {name for name in names if not name.endswith((".py", ".yaml"))}
+    tables = {str(path.relative_to(ROOT)) for path in (ROOT / "msrun_cli" / "environment").glob("*.json")}
+    assert len(tables) == 2 and {name for name in names if name.endswith(".json")} == tables
+    rest = {name for name in names if not name.endswith((".py", ".yaml", ".json"))}
     assert all(".dist-info/" in name for name in rest), rest
 
 

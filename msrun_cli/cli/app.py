@@ -78,6 +78,41 @@ def check_data(
     raise typer.Exit(bridge.run(bridge.CHECK_DATA, [*(overrides or []), *named], flags))
 
 
+@app.command("check-env")
+def check_env(
+    verbose: options.Verbose = False,
+    as_json: options.Json = False,
+    report: options.Report = False,
+    only: options.Only = None,
+    skip: options.Skip = None,
+    listed: options.Listed = False,
+    quick: options.Quick = False,
+    strict: options.Strict = False,
+    device: options.CheckedDevice = options.DeviceKind.auto,
+    root: options.Root = None,
+    explain: options.Explain = None,
+) -> None:
+    """Look for faults in the installation. Example: msrun check-env --device ascend; --explain LOGFILE"""
+    from msrun_cli.cli import environment
+
+    if as_json and report:
+        raise typer.BadParameter("only one of --json and --report can be given")
+    wishes = environment.Wishes(
+        verbose,
+        as_json,
+        report,
+        tuple(only or ()),
+        tuple(skip or ()),
+        listed,
+        quick,
+        strict,
+        device.value,
+        root,
+        explain,
+    )
+    raise typer.Exit(environment.run(wishes))
+
+
 def _flags(
     multirun: bool,
     cfg: options.ConfigKind | None,

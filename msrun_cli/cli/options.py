@@ -25,6 +25,12 @@ class InfoKind(str, Enum):
     searchpath = "searchpath"
 
 
+class DeviceKind(str, Enum):
+    auto = "auto"
+    cpu = "cpu"
+    ascend = "ascend"
+
+
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(
@@ -46,3 +52,22 @@ Save = Annotated[str | None, typer.Option("--save", metavar="DIR", help="Write r
 Json = Annotated[bool, typer.Option("--json", help="Print the report as JSON on standard output, nothing else.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Warnings end with exit code 1.")]
 Deep = Annotated[bool, typer.Option("--deep", help="Decode every image whole.")]
+
+Only = Annotated[
+    list[str] | None, typer.Option("--only", metavar="ID[,ID]", help="Only these checks or groups of checks.")
+]
+Skip = Annotated[list[str] | None, typer.Option("--skip", metavar="ID[,ID]", help="Not these checks or groups.")]
+Listed = Annotated[bool, typer.Option("--list", help="List the checks and stop.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Nothing that takes seconds: no import of OpenCV, no smoke test.")]
+CheckedDevice = Annotated[
+    DeviceKind, typer.Option("--device", help="What shall work; auto = Ascend where a device, driver or CANN is found.")
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also sources, details, times and skipped checks.")]
+Report = Annotated[bool, typer.Option("--report", help="Print a block for an issue thread, without secrets.")]
+Root = Annotated[
+    str | None, typer.Option("--root", metavar="DIR", help="Examine the machine whose files lie below DIR.")
+]
+Explain = Annotated[
+    str | None,
+    typer.Option("--explain", metavar="LOGFILE", help="Explain known error texts in a log; - is standard input."),
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import tempfile
@@ -9,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+_UNFINISHED = ".unfinished-"
 
 
 @contextmanager
@@ -19,7 +22,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{target.stem}-", suffix=target.suffix, dir=target.parent)
+    handle, name = tempfile.mkstemp(prefix=f"{_UNFINISHED}{target.stem}-", suffix=target.suffix, dir=target.parent)
     os.close(handle)
     temporary = Path(name)
     try:
@@ -29,7 +32,15 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.replace(temporary, target)
         _fsync(target.parent)
     finally:
-        temporary.unlink(missing_ok=True)
+        # some writers have a temporary file of their own beside it, and leave it when the disk is full
+        for leftover in target.parent.glob(f"{glob.escape(temporary.stem)}.*"):
+            leftover.unlink(missing_ok=True)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what writers left in `folder` when they were killed. Nobody may be writing there."""
+    for leftover in folder.glob(f"{_UNFINISHED}*"):
+        leftover.unlink(missing_ok=True)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

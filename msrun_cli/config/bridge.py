@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from msrun_cli.common.errors import ConfigError, UserError
+from msrun_cli.common.errors import ConfigError, DeviceError, UserError
 from msrun_cli.runtime.process import prepare_process
 from msrun_cli.runtime.rank_environment import foreign_launcher
 
@@ -67,10 +67,20 @@ def run(command: Command, overrides: list[str], flags: Flags) -> int:
         if flags.debug:
             traceback.print_exc()
         say_error(error)
+        if isinstance(error, DeviceError):
+            _explain(error)
         return error.exit_code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+    except Exception as error:
+        from msrun_cli.environment.explain import explain_exception
+
+        if not explain_exception(error):
+            raise
+        traceback.print_exception(error)
+        _explain(error)  # behind the traceback, where it is seen
+        return 1
 
 
 def say_error(error: BaseException) -> None:
@@ -78,6 +88,14 @@ def say_error(error: BaseException) -> None:
     red, plain = ("\033[31m", "\033[0m") if sys.stderr.isatty() and "NO_COLOR" not in os.environ else ("", "")
     for paragraph in str(error).split("\n\n"):
         print(f"{red}error: {paragraph}{plain}", file=sys.stderr)
+
+
+def _explain(error: Exception) -> None:
+    """What the log doctor knows about the error."""
+    from msrun_cli.environment.explain import explain_exception
+
+    for explanation in explain_exception(error):
+        print(f"known error: {explanation.paragraph(numbered=False)}", file=sys.stderr)
 
 
 def _run(command: Command, overrides: list[str], flags: Flags) -> int:
@@ -236,6 +254,7 @@ class Job:
 
     def _start(self, config: DictConfig, overrides: list[str]) -> Any:
         from msrun_cli.config import check, launch_rules, preflight, schema
+        from msrun_cli.environment.run_start import require_runnable
 
         _refuse_foreign_launcher(self.command.name)
 
@@ -245,6 +264,8 @@ class Job:
         if problems:
             raise ConfigError("\n\n".join(problems))
         _require_files([config])
+        if config.get("device") is not None:
+            require_runnable(config.device.target)
         if launch_rules.ranks_of(config.get("launch") or {"workers": 1, "nodes": 1}) > 1:
             launch = importlib.import_module("msrun_cli.tasks.launch").launch
             return launch(schema.conform(config, root), self.command.task)

@@ -30,10 +30,9 @@ def matching(names: Sequence[str], pattern: str, setting: str) -> list[str]:
 def _hint(names: Sequence[str], pattern: str) -> str:
     beginnings = _beginnings(names)
     close = nearest(pattern, [*beginnings, *names])
-    longest = max((len(item.split(".")) for item in beginnings), default=1)
-    wanted = min(max(pattern.count("."), 1), longest)
-    # as deep as the pattern is, so that what is listed can be typed
-    shown = [item for item in beginnings if item.count(".") == wanted] or beginnings or list(names)
+    by_depth = [[item for item in beginnings if item.count(".") == depth] for depth in range(1, 5)]
+    # as deep as the pattern is, so that what is listed can be typed; deeper where that is a single one
+    shown = next((items for items in by_depth[max(pattern.count(".") - 1, 0) :] if len(items) > 1), list(names))
     more = f", ... ({len(shown)} in all)" if len(shown) > _SHOWN else ""
     hint = f" Did you mean {close!r}?" if close else ""
     return f"{hint} There are {', '.join(shown[:_SHOWN])}{more}; a name in full is {names[0]}."

@@ -84,7 +84,7 @@ def newest_of(checkpoints: Path) -> Path | None:
     """last.ckpt, or the newest file where it is missing."""
     if (checkpoints / "last.ckpt").is_file():
         return checkpoints / "last.ckpt"
-    files = sorted(checkpoints.glob("*.ckpt"), key=lambda file: file.stat().st_mtime)
+    files = sorted(checkpoints.glob("[!.]*.ckpt"), key=lambda file: file.stat().st_mtime)  # none half written
     return files[-1] if files else None
 
 

@@ -82,6 +82,15 @@ def _keys_of_decay(decay: str, schedule: dict[str, Any]) -> str | None:
     return f"schedule.decay={decay} needs schedule.{', schedule.'.join(lacking)}: choose schedule={decay} instead."
 
 
+@error("optimizer")
+def _optimizer_gets_objects(optimizer: dict[str, Any]) -> str | None:
+    """Arguments of the optimizer that the program supplies: whatever stands there would be lost."""
+    extra = [f"optimizer.{key}" for key in ("params", "settings") if key in optimizer]
+    if not extra:
+        return None
+    return f"{', '.join(extra)}: supplied by the program. For rates of some parameters use optimizer.groups."
+
+
 @error("accumulate", "nbs")
 def _accumulation_known(accumulate: int | None, nbs: int | None) -> str | None:
     if accumulate is not None or nbs is not None:

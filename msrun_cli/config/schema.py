@@ -74,7 +74,7 @@ class Dataset:
     workers: int | str = setting(low=1, words=("auto",))  # parallel readers
     prefetch: int = setting(low=1)  # batches
     python_multiprocessing: bool
-    partner_window: int | None = setting(low=8, absent=True)  # pictures; None = all
+    partner_window: int | str | None = setting(low=8, words=("auto",), absent=True)  # pictures; None = all
     cache: str = setting(choices=("none", "ram", "disk"), absent=True)
     cache_limit_gib: float | None = setting(above=0, absent=True)  # GiB; None = from what is free
     reduced_decoding: bool = setting(absent=True)

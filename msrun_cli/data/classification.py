@@ -18,6 +18,7 @@ from msrun_cli.data.labelled_samples import EvalImages, ImageChain, TrainImages
 from msrun_cli.data.operators import Operators
 from msrun_cli.data.pipeline import Batches, LoaderOptions
 from msrun_cli.data.rows import BatchRows, Columns
+from msrun_cli.data.shards import evaluation_rows, training_rows
 from msrun_cli.transforms.chain import Chain, Stage
 from msrun_cli.transforms.mixing import one_hot
 
@@ -50,23 +51,13 @@ def train_pipeline(
     Raises:
         DataError: fewer pictures than one batch.
     """
-    rank, ranks = shard
     split = data.train
-    count = len(split.paths)
-    steps = count // (batch_size * ranks)
-    if steps == 0:
-        raise DataError(_too_few(split, batch_size, ranks))
-    if not 0 <= first_step < steps:
-        raise ValueError(f"first_step={first_step} is not inside an epoch of {steps} steps")
-
-    def indices_of(row: int) -> np.ndarray:
-        epoch, step = divmod(row, steps)
-        first = epoch * count + step * batch_size * ranks
-        return np.arange(first + rank, first + batch_size * ranks, ranks)
-
+    if not split.paths:
+        raise DataError("there are no images to train on: dataset.root has no train folder.")
+    steps, positions_of = training_rows(len(split.paths), batch_size, shard, split=split.name, first_step=first_step)
     samples = TrainImages(split, _image_chain(data, chain, image_size, dvpp), seed, bad)
     return Batches(
-        BatchRows(samples, indices_of, steps, _mixing(chain, len(data.class_names), seed, steps, rank)),
+        BatchRows(samples, positions_of, steps, _mixing(chain, len(data.class_names), seed, steps, shard[0])),
         TRAIN_COLUMNS,
         loader,
         batch_size=batch_size,
@@ -89,15 +80,8 @@ def eval_pipeline(
     bad: BadSamples | None = None,
 ) -> Batches:
     """One pass in order over every picture of this rank (r::n); the last batch may be smaller."""
-    rank, ranks = shard
-    indices = np.arange(len(split.paths))[rank::ranks]
-    if not len(indices):
-        raise DataError(f"the {split.name} split has no pictures for rank {rank} of {ranks}: nothing to evaluate.")
-    rows = BatchRows(
-        EvalImages(split, _image_chain(data, chain, image_size, dvpp), bad),
-        lambda row: indices[row * batch_size : (row + 1) * batch_size],
-        -(-len(indices) // batch_size),
-    )
+    number, indices_of = evaluation_rows(len(split.paths), batch_size, shard, split=split.name)
+    rows = BatchRows(EvalImages(split, _image_chain(data, chain, image_size, dvpp), bad), indices_of, number)
     return Batches(rows, EVAL_COLUMNS, loader, batch_size=batch_size, what=f"evaluation of {split.name}")
 
 
@@ -121,12 +105,3 @@ def _mixing(chain: Chain, classes: int, seed: int, steps: int, rank: int) -> Cal
         return mix(np.random.default_rng([seed, epoch, step, rank, _MIXING]), images, labels, classes)
 
     return mixed
-
-
-def _too_few(split: LabelledImages, batch_size: int, ranks: int) -> str:
-    count = len(split.paths)
-    if count == 0:
-        return "there are no pictures to train on: dataset.root has no train folder."
-    needed = f"batch_size={batch_size}" + (f" on {ranks} ranks" if ranks > 1 else "")
-    allowed = f"set batch_size to at most {count // ranks}" if count >= ranks else f"use at most {count} ranks"
-    return f"the {split.name} split has {count} pictures, fewer than one batch ({needed}): {allowed}."

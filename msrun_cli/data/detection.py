@@ -13,6 +13,7 @@ from msrun_cli.data.record_table import trained_counts
 from msrun_cli.data.records import Split
 from msrun_cli.data.rows import BatchRows
 from msrun_cli.data.samples import EvalSamples, TrainSamples
+from msrun_cli.data.shards import evaluation_rows, training_rows
 from msrun_cli.transforms.chain import Chain
 
 TRAIN_COLUMNS = ["images", "targets"]
@@ -24,6 +25,7 @@ _CHEAP_BOXES = 200
 # counted and said).
 _RARE = 1e-4
 _MOST_RECENT_BYTES = 1 << 29
+_LEAST_WINDOW = 64
 
 
 def train_pipeline(
@@ -47,23 +49,16 @@ def train_pipeline(
     first_epoch, first_step: go on from this batch of this epoch as if the earlier ones had been read. The first epoch
         is then `first_step` batches shorter than get_dataset_size() says (sink mode only starts at multiples of its
         sink size: use first_step 0 there).
-    shard: (rank, number of ranks); rank r of n takes the positions r::n, so n x B gives the batches of 1 x nB
+    shard: (rank, number of ranks), see data.shards
     bad: what is done about images that turned bad; None = a DataError
     Every iterator continues with the next epochs: see Batches.
     """
-    rank, ranks = shard
-    count = len(split.records)
-    steps = count // (batch_size * ranks)
-    if steps == 0:
-        raise DataError(_too_few(split, batch_size, ranks))
-    if not 0 <= first_step < steps:
-        raise ValueError(f"first_step={first_step} is not inside an epoch of {steps} steps")
-
-    def indices_of(row: int) -> np.ndarray:
-        epoch, step = divmod(row, steps)
-        first = epoch * count + step * batch_size * ranks
-        return np.arange(first + rank, first + batch_size * ranks, ranks)
-
+    if not len(split.records):
+        raise DataError(
+            f"the {split.name} split has no images: set dataset.train.annotations and dataset.train.images."
+        )
+    steps, positions_of = training_rows(len(split.records), batch_size, shard, split=split.name, first_step=first_step)
+    window = partner_window_of(reading.partner_window, len(split.records), image_size, batch_size * shard[1])
     # Before workers are forked: a child with OpenCV's thread pool of its parent can hang.
     cv2.setNumThreads(0)
     fit = None if transforms.fit is None else Fit(image_size, transforms.fit, reading.reduced)
@@ -71,18 +66,18 @@ def train_pipeline(
         Pictures(
             split.records,
             fit,
-            recent_bytes=_recent_bytes(transforms, image_size, reading.partner_window, batch_size * ranks),
+            recent_bytes=_recent_bytes(image_size, loader) if transforms.merges > 1 else 0,
             cache=cache_of(split, fit, reading),
         ),
         transforms,
         image_size=image_size,
         max_boxes=max_boxes,
         seed=seed,
-        partner_window=reading.partner_window,
+        partner_window=window,
         bad=bad,
     )
     batches = Batches(
-        BatchRows(samples, indices_of, steps),
+        BatchRows(samples, positions_of, steps),
         TRAIN_COLUMNS,
         loader,
         batch_size=batch_size,
@@ -108,17 +103,10 @@ def eval_pipeline(
     """One pass in order over every record of this rank (r::n), as `images`, `index`, `geometry`; the last batch may be
     smaller. No record is read twice, so ranks may get one record more or less than others. An image that turned bad has
     the index -1, unless `bad` (None = a DataError) says otherwise."""
-    rank, ranks = shard
-    indices = np.arange(len(split.records))[rank::ranks]
-    if not len(indices):
-        raise DataError(f"the {split.name} split has no images for rank {rank} of {ranks}: nothing to evaluate.")
+    number, indices_of = evaluation_rows(len(split.records), batch_size, shard, split=split.name)
     cv2.setNumThreads(0)
     samples = EvalSamples(Pictures(split.records), transforms, image_size=image_size, bad=bad)
-    rows = BatchRows(
-        samples,
-        lambda row: indices[row * batch_size : (row + 1) * batch_size],
-        -(-len(indices) // batch_size),
-    )
+    rows = BatchRows(samples, indices_of, number)
     return Batches(rows, EVAL_COLUMNS, loader, batch_size=batch_size, what=f"evaluation of {split.name}")
 
 
@@ -143,17 +131,24 @@ def max_boxes_of(split: Split, transforms: Chain) -> int:
     return max(8, -(-most // 8) * 8)
 
 
-def _recent_bytes(transforms: Chain, image_size: int, partner_window: int | None, batch_size: int) -> int:
-    """Memory for decoded pictures that are wanted again: those of the window, and of the batches being made."""
-    if transforms.merges == 1 or partner_window is None:
-        return 0
-    return min(_MOST_RECENT_BYTES, (partner_window + 2 * batch_size) * 3 * image_size**2)
+def partner_window_of(wanted: int | str | None, count: int, image_size: int, batch_size: int) -> int | None:
+    """Neighbours in the epoch's order among which pictures find partners; None = all `count` pictures.
+
+    wanted: the setting; "auto" = as many as half a GiB of decoded pictures holds, the batches being made included, so
+        that each is decoded about once an epoch and the draw is as near to uniform as that allows
+    batch_size: of all ranks together
+    """
+    if wanted != "auto":
+        return wanted  # type: ignore[return-value]
+    fitting = _MOST_RECENT_BYTES // _picture_bytes(image_size)
+    return None if fitting >= count else max(_LEAST_WINDOW, fitting - 2 * batch_size)
 
 
-def _too_few(split: Split, batch_size: int, ranks: int) -> str:
-    count = len(split.records)
-    if count == 0:
-        return f"the {split.name} split has no images: set dataset.train.annotations and dataset.train.images."
-    needed = f"batch_size={batch_size}" + (f" on {ranks} ranks" if ranks > 1 else "")
-    allowed = f"set batch_size to at most {count // ranks}" if count >= ranks else f"use at most {count} ranks"
-    return f"the {split.name} split has {count} images, fewer than one batch ({needed}): {allowed}."
+def _recent_bytes(image_size: int, loader: LoaderOptions) -> int:
+    """Memory for decoded pictures that are wanted again; processes have it each for themselves and share the bound."""
+    processes = loader.workers if loader.python_multiprocessing and isinstance(loader.workers, int) else 1
+    return max(_MOST_RECENT_BYTES // processes, _LEAST_WINDOW * _picture_bytes(image_size))
+
+
+def _picture_bytes(image_size: int) -> int:
+    return 3 * image_size**2

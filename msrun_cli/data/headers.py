@@ -6,6 +6,7 @@ the caller asks a decoder instead.
 
 from __future__ import annotations
 
+import os
 import struct
 import zlib
 from collections.abc import Callable, Iterator
@@ -17,8 +18,9 @@ Peek = Callable[[int, int], bytes]
 # Start-of-frame markers of JPEG that every libjpeg decodes: baseline, extended, progressive, each Huffman-coded.
 _JPEG_FRAMES = frozenset({0xC0, 0xC1, 0xC2})
 _JPEG_OTHER_FRAMES = frozenset(range(0xC3, 0xD0)) - {0xC4, 0xC8, 0xCC}
-_JPEG_SCAN = 0xDA
+JPEG_SCAN = 0xDA
 _JPEG_MARKER_LENGTH_BYTES = 2
+_HEAD_BYTES = 4096  # holds the header of most files, so that one read is enough
 _TAIL_BYTES = 4096
 _EXIF_ORIENTATION = 0x0112
 
@@ -39,6 +41,18 @@ class Header:
     @property
     def upright(self) -> tuple[int, int]:
         return (self.height, self.width) if self.turned else (self.width, self.height)
+
+
+def peek_of(handle: int) -> Peek:
+    """Into an open file; its first bytes are read once."""
+    head = os.pread(handle, _HEAD_BYTES, 0)
+
+    def peek(offset: int, length: int) -> bytes:
+        if offset + length <= len(head):
+            return head[offset : offset + length]
+        return os.pread(handle, length, offset)
+
+    return peek
 
 
 def read_header(peek: Peek, length: int) -> Header | None:
@@ -75,7 +89,7 @@ def _jpeg(peek: Peek, length: int) -> Header | None:
             size = width, height
         elif marker in _JPEG_OTHER_FRAMES:
             return None
-        elif marker == _JPEG_SCAN and size is not None and all(size):
+        elif marker == JPEG_SCAN and size is not None and all(size):
             return Header("JPEG", *size, turned, _last(peek, length, b"\xff\xd9") > offset)
     return None
 
@@ -92,7 +106,7 @@ def jpeg_segments(peek: Peek) -> Iterator[tuple[int, int]]:
             offset += 1
             continue
         yield marker, offset
-        if marker == _JPEG_SCAN:
+        if marker == JPEG_SCAN:
             return
         (segment,) = struct.unpack(">H", start[2:4])
         offset += _JPEG_MARKER_LENGTH_BYTES + segment

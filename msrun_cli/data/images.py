@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 import cv2
 import numpy as np
 
 from msrun_cli.common.errors import DataError
+from msrun_cli.data.headers import JPEG_SCAN, jpeg_segments, peek_of, read_header
 
 SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
 
-# Start-of-frame markers of JPEG: C0..CF without DHT, JPG and DAC.
-_JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-_JPEG_SCAN = 0xDA
 _JPEG = b"\xff\xd8"
 
 # OpenCV 4.11 and later write the channels in our order while decoding.
@@ -49,17 +47,16 @@ def read_rgb(path: str, width: int, height: int, reduction: int = 1) -> np.ndarr
 
 
 def image_size(path: str) -> tuple[int, int]:
-    """(width, height) of the picture the right way up. PNG and JPEG are read by their headers, others are decoded."""
+    """(width, height) of the picture the right way up, from the file's header where it has a known one."""
     try:
         with open(path, "rb") as file:
-            head = file.read(1 << 16)
+            header = read_header(peek_of(file.fileno()), os.fstat(file.fileno()).st_size)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}.") from error
-    size = _png_size(head) or _jpeg_size(head)
-    if size is None:
-        height, width = _decode(path, _read(path), cv2.IMREAD_COLOR).shape[:2]
-        size = (width, height)
-    return size
+    if header is not None:
+        return header.upright
+    height, width = _decode(path, _read(path), cv2.IMREAD_COLOR).shape[:2]
+    return width, height
 
 
 def _read(path: str) -> bytes:
@@ -96,8 +93,7 @@ def _check_complete(path: str, content: bytes) -> None:
     """OpenCV fills the missing part of a truncated file with grey and says nothing, so look for the end marker."""
     if content.startswith(_JPEG):
         # The end marker must come after the first scan: an embedded preview has one of its own before.
-        scan = next((offset for marker, offset in _jpeg_segments(content) if marker == _JPEG_SCAN), 0)
-        complete = content.rfind(b"\xff\xd9") > scan > 0
+        complete = content.rfind(b"\xff\xd9") > _first_scan(content) > 0
     elif content.startswith(b"\x89PNG"):
         complete = content.rfind(b"IEND") > 0
     else:
@@ -106,51 +102,10 @@ def _check_complete(path: str, content: bytes) -> None:
         raise DataError(f"{path} is truncated ({len(content)} bytes, no end of image). Copy it again or remove it.")
 
 
-def _png_size(head: bytes) -> tuple[int, int] | None:
-    if len(head) < 24 or not head.startswith(b"\x89PNG\r\n\x1a\n"):
-        return None
-    width, height = struct.unpack(">II", head[16:24])
-    return width, height
-
-
-def _jpeg_size(head: bytes) -> tuple[int, int] | None:
-    """None too when the frame header lies beyond `head` (a large embedded preview)."""
-    if not head.startswith(_JPEG):
-        return None
-    turned = False
-    for marker, offset in _jpeg_segments(head):
-        if marker == 0xE1 and head[offset + 4 : offset + 10] == b"Exif\0\0":
-            turned = _exif_orientation(head[offset + 10 :]) >= 5
-        elif marker in _JPEG_FRAMES and offset + 9 <= len(head):
-            height, width = struct.unpack(">HH", head[offset + 5 : offset + 9])
-            return (height, width) if turned else (width, height)
-    return None
-
-
-def _jpeg_segments(content: bytes) -> Iterator[tuple[int, int]]:
-    """(marker, offset of its FF byte) up to the first scan."""
-    offset = 2
-    while offset + 4 <= len(content) and content[offset] == 0xFF:
-        marker = content[offset + 1]
-        if marker == 0xFF:  # fill byte
-            offset += 1
-            continue
-        yield marker, offset
-        if marker == _JPEG_SCAN:
-            return
-        offset += 2 + int.from_bytes(content[offset + 2 : offset + 4], "big")
-
-
-def _exif_orientation(tiff: bytes) -> int:
-    """1..8 (5..8: width and height change places); 1 when there is none."""
-    order = "<" if tiff.startswith(b"II") else ">"
+def _first_scan(content: bytes) -> int:
+    """Its offset in a JPEG; 0 without one."""
+    segments = jpeg_segments(lambda offset, length: content[offset : offset + length])
     try:
-        (start,) = struct.unpack_from(order + "I", tiff, 4)
-        (count,) = struct.unpack_from(order + "H", tiff, start)
-        for index in range(count):
-            tag, _, _, value = struct.unpack_from(order + "HHIH", tiff, start + 2 + 12 * index)
-            if tag == 0x0112:
-                return value
-    except struct.error:
-        pass
-    return 1
+        return next((offset for marker, offset in segments if marker == JPEG_SCAN), 0)
+    except struct.error:  # ends in the middle of a segment
+        return 0

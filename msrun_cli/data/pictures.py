@@ -20,13 +20,13 @@ from msrun_cli.transforms.sample import Geometry, Sample
 class Reading:
     """How often and how large files are decoded. Only `reduced` changes pixels.
 
-    partner_window: see TrainSamples
+    partner_window: see TrainSamples, or "auto", see data.detection.partner_window_of
     cache: "none", "ram" or "disk": where decoded pictures are kept between epochs
     cache_limit_gib: GiB; None = half of what is free
     reduced: JPEGs of at least twice the wanted size are decoded at 1/2, 1/4 or 1/8 of their size
     """
 
-    partner_window: int | None = None
+    partner_window: int | str | None = None
     cache: str = "none"
     cache_limit_gib: float | None = None
     reduced: bool = False

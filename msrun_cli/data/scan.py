@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 
 from msrun_cli.data.file_kinds import is_image_format, kind_of
-from msrun_cli.data.headers import Header, read_header
+from msrun_cli.data.headers import Header, peek_of, read_header
 from msrun_cli.data.records import Record
 
 # What ImageFault.kind may be, and what it means.
@@ -32,7 +32,6 @@ FAULT_KINDS = {
     "size": "other width and height than the annotations say",
 }
 
-_HEAD_BYTES = 4096  # holds the header of most files, so that one read is enough
 _CHUNK = 128  # records per task of a thread
 _MOST_THREADS = 8
 
@@ -133,14 +132,7 @@ def _look_into(handle: int, record: Record, index: int) -> ImageLook:
         return _faulty(index, path, "not_an_image", f"is {what}, not a file")
     if not status.st_size:
         return _faulty(index, path, "empty", "is an empty file: put the image back or remove it")
-    head = os.pread(handle, _HEAD_BYTES, 0)
-
-    def peek(offset: int, length: int) -> bytes:
-        if offset + length <= len(head):
-            return head[offset : offset + length]
-        return os.pread(handle, length, offset)
-
-    header = read_header(peek, status.st_size)
+    header = read_header(peek_of(handle), status.st_size)
     if header is None:
         content = os.pread(handle, status.st_size, 0)
         return _decoded(record, index, content)

@@ -13,11 +13,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from msrun_cli.common.status import SKIP, worst
 from msrun_cli.data.doctor.examination import Examination, Stage
-from msrun_cli.data.doctor.findings import FAIL, PASS, SKIP, WARN, Finding, worst
+from msrun_cli.data.doctor.findings import Finding
+from msrun_cli.reporting.statuses import status_cell
 
 REPORT_VERSION = 1
-_STYLES = {PASS: "green", WARN: "yellow", FAIL: "bold red", SKIP: "dim"}
 _SHOWN = 5
 _MOST_CLASSES = 30  # rows of the table of classes
 
@@ -50,7 +51,7 @@ def report_json(examination: Examination, about: dict[str, Any]) -> dict[str, An
         }
     return {
         "version": REPORT_VERSION,
-        "status": worst(examination.findings),
+        "status": worst(item.status for item in examination.findings),
         **about,
         "task": examination.data.task,
         "checks": [item.as_json() for item in examination.findings],
@@ -94,8 +95,7 @@ def findings_table(findings: Sequence[Finding], below: str = "") -> Table:
     table.add_column("what was found", overflow="fold")
     for item in findings:
         if item.status != SKIP:
-            status = Text(item.status.upper(), style=_STYLES[item.status])
-            table.add_row(item.check, status, str(item.count), _words(item, below))
+            table.add_row(item.check, status_cell(item.status), str(item.count), _words(item, below))
     left_out = [item.check for item in findings if item.status == SKIP]
     if left_out:
         table.caption = f"not checked: {', '.join(left_out)}"

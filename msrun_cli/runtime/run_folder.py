@@ -67,8 +67,12 @@ class RunFolder:
         write_json(self.root / "return_value.json", result)
 
 
-def open_run_folder(root: str | Path, config_yaml: str, overrides_yaml: str) -> RunFolder:
+def open_run_folder(
+    root: str | Path, config_yaml: str, overrides_yaml: str, checks: dict[str, Any] | None = None
+) -> RunFolder:
     """Create the folder with config.yaml, overrides.yaml and environment.json.
+
+    checks: what `check-env` found, for environment.json
 
     Raises:
         ConfigError: the folder cannot be written.
@@ -78,7 +82,7 @@ def open_run_folder(root: str | Path, config_yaml: str, overrides_yaml: str) -> 
         folder.root.mkdir(parents=True, exist_ok=True)
         write_text(folder.root / "config.yaml", config_yaml)
         write_text(folder.root / "overrides.yaml", overrides_yaml)
-        write_json(folder.root / "environment.json", environment_facts())
+        write_json(folder.root / "environment.json", environment_facts() | {"checks": checks or {}})
     except OSError as error:
         raise ConfigError(
             f"The run folder {folder.root} cannot be written ({error.strerror}). Set output_dir to a folder "

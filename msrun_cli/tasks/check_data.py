@@ -9,9 +9,9 @@ import sys
 
 from msrun_cli.builders.checked_data import build_check_options, build_checked_data
 from msrun_cli.common.errors import DataError, DataWarning
+from msrun_cli.common.status import FAIL, WARN
 from msrun_cli.config.schema import CheckDataConfig
 from msrun_cli.data.doctor.examination import Examination, examine
-from msrun_cli.data.doctor.findings import FAIL, WARN
 from msrun_cli.reporting.data_check import progress_display, report_json, report_tables
 from msrun_cli.reporting.data_pictures import save_report
 from msrun_cli.runtime.log import console

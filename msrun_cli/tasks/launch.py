@@ -25,6 +25,7 @@ from msrun_cli import __version__
 from msrun_cli.common.errors import DeviceError, Interrupted, LaunchError
 from msrun_cli.common.files import write_text
 from msrun_cli.config.inherit import flat
+from msrun_cli.environment.explain import explain_lines
 from msrun_cli.runtime import rank_environment
 from msrun_cli.runtime.log_follower import LogFollower
 from msrun_cli.runtime.meeting import Meeting, invite, visit
@@ -200,7 +201,12 @@ def _error(ranks: RankProcesses, signals: _Signals, run: RunFolder) -> Exception
 
 
 def _show_end(path: Path) -> None:
-    print(f"--- the end of {path} ---\n{last_lines(path, 15)}\n---", file=sys.stderr, flush=True)
+    """The last lines of a log, and what the log doctor knows about all of it."""
+    print(f"--- the end of {path} ---\n{last_lines(path, 15)}\n---", file=sys.stderr)
+    with contextlib.suppress(OSError), path.open(encoding="utf-8", errors="replace") as lines:
+        for explanation in explain_lines(lines)[:3]:
+            print(f"known error: {explanation.paragraph()}", file=sys.stderr)
+    sys.stderr.flush()
 
 
 def _checkpoint_hint(run: RunFolder) -> str:

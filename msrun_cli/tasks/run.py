@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
@@ -9,9 +10,12 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from msrun_cli.config.inherit import run_record
+from msrun_cli.environment.run_start import remarks, run_facts
 from msrun_cli.runtime import rank_environment
 from msrun_cli.runtime.log import start_log
 from msrun_cli.runtime.run_folder import RunFolder, open_run_folder
+
+log = logging.getLogger("msrun")
 
 
 def start_run(cfg: DictConfig) -> RunFolder:
@@ -21,12 +25,14 @@ def start_run(cfg: DictConfig) -> RunFolder:
     goes to their own files.
     """
     rank = rank_environment.rank()
-    if rank is not None:
+    if rank is None:
+        run = create_run(cfg)
+    else:
         run = RunFolder(Path(os.environ[rank_environment.RUN_FOLDER]))
-        start_log(run.log if rank == 0 else None)
-        return run
-    run = create_run(cfg)
-    start_log(run.log)
+    start_log(None if rank else run.log)
+    if not rank:
+        for remark in remarks(cfg.device.target):
+            log.warning("%s", remark)
     return run
 
 
@@ -36,4 +42,5 @@ def create_run(cfg: DictConfig, root: Path | None = None) -> RunFolder:
         root or HydraConfig.get().runtime.output_dir,
         OmegaConf.to_yaml(cfg, resolve=True),
         OmegaConf.to_yaml(OmegaConf.create(run_record(cfg))),
+        run_facts(cfg.device.target),
     )

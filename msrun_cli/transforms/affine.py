@@ -44,7 +44,7 @@ class RandomAffine:
         shear: float = 0.0,
         perspective: float = 0.0,
         fill: int = 114,
-        compose: bool = True,
+        compose: bool = False,
     ) -> None:
         self.degrees, self.translate, self.scale = degrees, translate, scale
         self.shear, self.perspective, self.fill = shear, perspective, fill
@@ -82,6 +82,10 @@ class RandomAffine:
         if self.compose and is_upright(matrix):
             tiles = sample.tiles or _as_tile(sample.image, self.fill)
             return tiles.draw_view((matrix[0, 0], matrix[1, 1]), (matrix[0, 2], matrix[1, 2]), size, self.fill, out)
+        if sample.tiles is not None and not self.perspective:
+            left, top, right, bottom = _seen(matrix, sample.size, size)
+            moved = matrix @ np.array([[1, 0, left], [0, 1, top], [0, 0, 1]])
+            return self._warp(sample.tiles.cut(left, top, right, bottom).draw(), moved, size, out)
         return self._warp(sample.image, matrix, size, out)
 
     def _warp(self, image: np.ndarray, matrix: np.ndarray, size: int, out: np.ndarray | None) -> np.ndarray:
@@ -97,6 +101,21 @@ class RandomAffine:
 
 _HALF_ON = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])
 _HALF_BACK = np.array([[1, 0, -0.5], [0, 1, -0.5], [0, 0, 1]])
+
+
+def _seen(matrix: np.ndarray, canvas: tuple[int, int], size: int) -> tuple[int, int, int, int]:
+    """Left, top, right, bottom in whole pixels of the part of a canvas (height, width) that a view (size, size) shows,
+    with what interpolation looks at beyond; never empty."""
+    corners = np.array([[0, size, 0, size], [0, 0, size, size], [1, 1, 1, 1]])
+    xs, ys, _ = np.linalg.inv(matrix) @ corners
+    left, right = _between(xs, canvas[1])
+    top, bottom = _between(ys, canvas[0])
+    return left, top, right, bottom
+
+
+def _between(places: np.ndarray, length: int) -> tuple[int, int]:
+    first = min(max(math.floor(places.min()) - 2, 0), length - 1)
+    return first, min(max(math.ceil(places.max()) + 2, first + 1), length)
 
 
 def is_upright(matrix: np.ndarray) -> bool:

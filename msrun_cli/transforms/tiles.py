@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
@@ -55,6 +55,11 @@ class Tiles:
                 whole = cv2.resize(tile.image, size)
                 place[...] = whole[y1 - tile.top : y2 - tile.top, x1 - tile.left : x2 - tile.left]
         return canvas
+
+    def cut(self, left: int, top: int, right: int, bottom: int) -> Tiles:
+        """The part [left, right) x [top, bottom) of the canvas, with the same pixels when it is drawn."""
+        moved = tuple(replace(tile, left=tile.left - left, top=tile.top - top) for tile in self.tiles)
+        return Tiles(right - left, bottom - top, self.fill, moved)
 
     def draw_view(
         self,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+
 import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import ParameterTuple, Tensor
 from reference_data import load_parity, mindspore_name, padded_targets, relative_error
 
+from msrun_cli.engine.amp import apply_amp
 from msrun_cli.engine.loss_scale import make_loss_scale
 from msrun_cli.engine.predictor import Predictor
 from msrun_cli.engine.train_step import ScaledLoss, TrainStep
@@ -34,11 +37,38 @@ def weights(shared_data):
     return read_weights(shared_data / "weights" / "yolov5n.pt")
 
 
-@pytest.fixture
-def network(weights):
+def loaded(weights):
     network = YOLOv5(80, 0.33, 0.25)
     assert assign_weights(network, weights, "yolov5n.pt").fresh == ()
     return network
+
+
+@pytest.fixture
+def network(weights):
+    return loaded(weights)
+
+
+@pytest.fixture(scope="module")
+def computed(weights, parity):
+    """computed(mode, level, scale) -> (loss, terms, gradients by name) of the parity batch, computed once for each."""
+
+    @functools.cache
+    def compute(mode, level="O0", scale=1.0):
+        ms.set_context(mode=mode)
+        network = loaded(weights)
+        parameters = ParameterTuple(network.trainable_params())
+        forward = ScaledLoss(apply_amp(network, level, "float16"), make_loss(network))
+        forward.set_train(True)
+        gradient = ms.value_and_grad(forward, None, parameters, has_aux=True)
+        if mode == ms.GRAPH_MODE:
+            gradient = ms.jit(gradient)
+        targets = padded_targets(parity["targets"], 8, 32)
+        batch = Tensor(parity["images_rgb_u8"]), Tensor(targets), Tensor(scale, ms.float32)
+        (_, (loss, terms)), gradients = gradient(*batch)
+        by_name = {p.name: g.asnumpy() / scale for p, g in zip(parameters, gradients, strict=True)}
+        return loss.asnumpy(), terms.asnumpy(), by_name
+
+    return compute
 
 
 def make_loss(network):
@@ -59,24 +89,34 @@ def test_raw_and_decoded_outputs(mode, network, parity):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_loss_and_gradients(mode, network, parity):
-    ms.set_context(mode=mode)
-    network.set_train(True)
-    parameters = ParameterTuple(network.trainable_params())
-    gradient = ms.value_and_grad(ScaledLoss(network, make_loss(network)), None, parameters, has_aux=True)
-    if mode == ms.GRAPH_MODE:
-        gradient = ms.jit(gradient)
-    targets = padded_targets(parity["targets"], 8, 32)
-    (_, (loss, terms)), gradients = gradient(Tensor(parity["images_rgb_u8"]), Tensor(targets), Tensor(1.0, ms.float32))
-    np.testing.assert_allclose(loss.asnumpy(), parity["train_loss"], rtol=1e-4)
-    np.testing.assert_allclose(terms.asnumpy(), parity["train_items_box_obj_cls"], rtol=1e-4)
-    by_name = {p.name: g.asnumpy() for p, g in zip(parameters, gradients, strict=True)}
+def test_loss_and_gradients(mode, computed, parity):
+    loss, terms, by_name = computed(mode)
+    np.testing.assert_allclose(loss, parity["train_loss"], rtol=1e-4)
+    np.testing.assert_allclose(terms, parity["train_items_box_obj_cls"], rtol=1e-4)
     norm = np.sqrt(sum(float(np.square(g.astype(np.float64)).sum()) for g in by_name.values()))
     np.testing.assert_allclose(norm, parity["grad_global_norm"], rtol=1e-3)
     names = [name for name in parity if name.startswith("grad/")]
     assert len(names) == 7
     errors = {name: relative_error(by_name[mindspore_name(name[5:])], parity[name]) for name in names}
     assert max(errors.values()) < 1e-3, errors
+
+
+def test_gradients_in_half_precision(computed):
+    """O2 (float16) with a loss scale against float32: the whole gradient within 4 % of its length, that of each
+    parameter within 6 degrees of its direction. Measured: 2.4 %, 2.6 degrees.
+    """
+    _, _, expected = computed(ms.PYNATIVE_MODE)
+    loss, _, found = computed(ms.PYNATIVE_MODE, "O2", 1024.0)
+    np.testing.assert_allclose(loss, computed(ms.PYNATIVE_MODE)[0], rtol=2e-3)
+    whole, half = (np.concatenate([g.ravel() for g in part.values()]).astype(np.float64) for part in (expected, found))
+    assert 0 < np.linalg.norm(half - whole) / np.linalg.norm(whole) < 0.04
+    cosines = {name: cosine(found[name], gradient) for name, gradient in expected.items()}
+    assert min(cosines.values()) > np.cos(np.radians(6)), min(cosines, key=cosines.get)
+
+
+def cosine(a, b):
+    a, b = a.ravel().astype(np.float64), b.ravel().astype(np.float64)
+    return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -102,7 +102,7 @@ def test_damaged_pictures_are_listed(tmp_path):
     (root / "train" / "种类 1" / "notes.txt").write_text("text")
     # ends after the data were looked at
     done = msrun("train", *SMALL, f"dataset.root={root}", "batch_size=64", cwd=tmp_path)
-    assert done.returncode == 3 and "11 pictures, fewer than one batch" in done.stderr
+    assert done.returncode == 3 and "11 images, fewer than one batch" in done.stderr
     (listed,) = tmp_path.glob("outputs/train/*/*/bad_samples.csv")
     assert "2.png" in listed.read_text() and "notes.txt" in listed.read_text()
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from msrun_cli.common.status import PASS, WARN
 from msrun_cli.data.doctor.boxes import network_scale
 from msrun_cli.data.doctor.checked import CheckedData
-from msrun_cli.data.doctor.findings import PASS, WARN, Example, Finding, skipped
+from msrun_cli.data.doctor.findings import Example, Finding, skipped
 
 LEAST_RECALL = 0.98
 _MOST_BOXES = 20_000  # more do not change the anchors, only the time

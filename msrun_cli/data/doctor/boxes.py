@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from msrun_cli.common.status import FAIL, PASS, WARN
 from msrun_cli.data.doctor.checked import CheckedData, CheckedSplit
-from msrun_cli.data.doctor.findings import FAIL, PASS, WARN, Example, Finding, finding
+from msrun_cli.data.doctor.findings import Example, Finding, finding
 from msrun_cli.data.scan import ImageLook
 
 # Sentences of a reader's Tally look like "train: 3 boxes outside their image dropped".

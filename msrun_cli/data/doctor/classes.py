@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from msrun_cli.common.status import FAIL, WARN
 from msrun_cli.data.doctor.checked import CheckedData, CheckedSplit
-from msrun_cli.data.doctor.findings import FAIL, WARN, Example, Finding, finding, skipped
+from msrun_cli.data.doctor.findings import Example, Finding, finding, skipped
 
 
 def class_counts(split: CheckedSplit, classes: int) -> np.ndarray:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from msrun_cli.common.status import FAIL, WARN
 from msrun_cli.data.doctor.checked import CheckedData, CheckedSplit
-from msrun_cli.data.doctor.findings import FAIL, WARN, Example, Finding, finding, skipped
+from msrun_cli.data.doctor.findings import Example, Finding, finding, skipped
 from msrun_cli.data.fingerprints import groups_of, identical_files, near_pairs, thumbnails
 from msrun_cli.data.scan import ImageLook
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from msrun_cli.common.errors import DataError
+from msrun_cli.common.status import FAIL, PASS
 from msrun_cli.data.decode_check import decode_images, decoders_heard
 from msrun_cli.data.doctor.anchors import AnchorFit, anchor_check, box_sizes, fit_anchors
 from msrun_cli.data.doctor.boxes import background, box_checks, label_notes
@@ -17,7 +18,7 @@ from msrun_cli.data.doctor.checked import CheckedData
 from msrun_cli.data.doctor.classes import class_checks, split_checks
 from msrun_cli.data.doctor.copies import copy_checks
 from msrun_cli.data.doctor.files import file_checks
-from msrun_cli.data.doctor.findings import FAIL, PASS, Example, Finding, skipped
+from msrun_cli.data.doctor.findings import Example, Finding, skipped
 from msrun_cli.data.doctor.statistics import statistics
 from msrun_cli.data.scan import ImageLook, look_at_images
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msrun_cli.common.status import FAIL, PASS, WARN
 from msrun_cli.data.doctor.checked import CheckedData, CheckedSplit
-from msrun_cli.data.doctor.findings import FAIL, PASS, WARN, Example, Finding, finding
+from msrun_cli.data.doctor.findings import Example, Finding, finding
 from msrun_cli.data.file_kinds import is_mislabelled
 from msrun_cli.data.scan import FAULT_KINDS, ImageFault, ImageLook
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-PASS, WARN, FAIL, SKIP = "pass", "warn", "fail", "skip"
-_RANK = {SKIP: 0, PASS: 0, WARN: 1, FAIL: 2}
+from msrun_cli.common.status import PASS, SKIP
 
 # A report lists this many cases of a check; `count` always has the whole number.
 MOST_LISTED = 1000
@@ -60,8 +59,3 @@ def finding(
 
 def skipped(check: str, reason: str) -> Finding:
     return Finding(check, SKIP, 0, reason)
-
-
-def worst(findings: Sequence[Finding]) -> str:
-    """pass, warn or fail."""
-    return max((item.status for item in findings if item.status != SKIP), key=_RANK.__getitem__, default=PASS)

@@ -22,8 +22,8 @@ def read_class_folders(root: str, train: str | None = None, val: str | None = No
     """`root` with train/ and val/ (also valid, validation, test), in each one folder per class.
 
     train, val: other names of these folders
-    Files of any kind count, so that what is no image is found; hidden ones do not. Without one of the folders that split
-    is empty. Raises DataError without both, without one that was named, and without class folders.
+    Files of any kind count, so that what is no image is found; hidden ones do not. Without one of the folders that
+    split is empty. Raises DataError without both, without one that was named, and without class folders.
     """
     named = {"train": train, "val": val}
     found = {

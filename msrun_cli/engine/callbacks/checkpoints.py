@@ -14,7 +14,7 @@ from typing import Any
 from mindspore import Parameter
 from mindspore.train import Callback
 
-from msrun_cli.common.files import write_json
+from msrun_cli.common.files import remove_unfinished, write_json
 from msrun_cli.engine.callbacks.evaluation import EpochEvaluation
 from msrun_cli.engine.callbacks.state import TrainState, score
 from msrun_cli.engine.checkpoint import CheckpointWriter
@@ -63,6 +63,8 @@ class CheckpointSaver(Callback):
         self.policy, self.writer, self.facts = policy, writer, facts
         self.agree, self.writes, self.gathered = agree, writes, gathered
         self._step = state.step
+        if writes:
+            remove_unfinished(folder)  # of a process that was killed
 
     def on_train_step_end(self, run_context) -> None:
         every, step = self.policy.every_steps, self.state.step

@@ -50,7 +50,7 @@ def test_own_folder(tmp_path: Path) -> None:
         ("msrun train --cfg job see", 4, {"seed="}),
         ("msrun check-data --save dir near", 4, {"near_duplicates="}),
         ("msrun check-data dataset = co", 4, {"coco"}),
-        ("msrun check", 1, {"check-data"}),
+        ("msrun check", 1, {"check-data", "check-env"}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -53,6 +53,7 @@ FOLDERS = {"name": "imagefolder", "_target_": "msrun_cli.data.imagefolder.read_i
         (nested(parallel=SHARDING | {"shard_size": 3}, launch=CLUSTER), "divisor of the 4 devices"),
         (nested(parallel=SEMI_AUTO, accumulate=1, nbs=None, ema__enabled=True), "ema=off"),
         (nested(parallel=SEMI_AUTO, accumulate=2, nbs=None, ema__enabled=False), "accumulate=1"),
+        (nested(optimizer={"lr": 0.1, "settings": 3}), "use optimizer.groups"),
         (nested(clip_norm=10.0, clip_value=0.5), "clip_norm=null"),
         (nested(eval_transforms={"a": {"until_epoch": -1}, "b": None}), "eval_transforms.a.until_epoch"),
         (nested(schedule__warmup_epochs=9.0, epochs=5), "not shorter than epochs=5"),

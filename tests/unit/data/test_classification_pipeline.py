@@ -206,7 +206,7 @@ def test_steps_are_on_in_their_epochs_alone(data):
     np.testing.assert_array_equal(second[1], mixed[1])
 
 
-@pytest.mark.parametrize(("batch_size", "words"), [(22, "21 pictures.*at most 21"), (30, "fewer than one batch")])
+@pytest.mark.parametrize(("batch_size", "words"), [(22, "21 images.*at most 21"), (30, "fewer than one batch")])
 def test_too_few_pictures(data, batch_size, words):
     with pytest.raises(DataError, match=words):
         epochs(data, ALL_STEPS, batch_size=batch_size)

@@ -17,7 +17,7 @@ from coco_folders import annotation, image, small_coco, write_split
 from msrun_cli.common.errors import DataError
 from msrun_cli.data import pictures, workers
 from msrun_cli.data.coco import read_coco
-from msrun_cli.data.detection import eval_pipeline, max_boxes_of, train_pipeline
+from msrun_cli.data.detection import eval_pipeline, max_boxes_of, partner_window_of, train_pipeline
 from msrun_cli.data.pictures import Pictures, Reading
 from msrun_cli.data.pipeline import Batches, LoaderOptions
 from msrun_cli.data.pixel_cache import GIB
@@ -389,7 +389,7 @@ def _alive(process: psutil.Process) -> bool:
 _READER = """
 import sys, time, psutil
 from msrun_cli.data.coco import read_coco
-from msrun_cli.data.detection import train_pipeline
+from msrun_cli.data.detection import partner_window_of, train_pipeline
 from msrun_cli.data.pipeline import LoaderOptions
 from msrun_cli.transforms.chain import Chain
 split = read_coco(sys.argv[1]).train
@@ -402,3 +402,19 @@ while sys.argv[2] != "close":
     next(iterator)
     time.sleep(0.01)
 """
+
+
+@pytest.mark.parametrize(
+    ("wanted", "count", "image_size", "batch_size", "window"),
+    [
+        ("auto", 436, 640, 16, None),  # 512 MiB hold 436 pictures of 640 px
+        ("auto", 437, 640, 16, 404),  # two batches are in the making
+        ("auto", 118000, 2048, 16, 64),
+        (16, 100, 640, 16, 16),
+        (None, 118000, 640, 16, None),
+    ],
+)
+def test_the_partner_window_follows_from_the_size_of_the_pictures(
+    wanted, count, image_size, batch_size, window
+) -> None:
+    assert partner_window_of(wanted, count, image_size, batch_size) == window

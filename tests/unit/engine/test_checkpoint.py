@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from pathlib import Path
 
 import mindspore as ms
 import numpy as np
@@ -10,6 +12,8 @@ import pytest
 from mindspore import Parameter, Tensor, nn
 
 from msrun_cli.common.errors import CheckpointError
+from msrun_cli.common.files import atomic_path
+from msrun_cli.config.resume import newest_of
 from msrun_cli.engine.callbacks.checkpoints import CheckpointSaver, KeepPolicy
 from msrun_cli.engine.callbacks.state import TrainState
 from msrun_cli.engine.checkpoint import (
@@ -172,3 +176,32 @@ def test_put_together_gives_the_wanted_parameters_of_a_cell():
     found = put_together(cell, [cell.weight])
     assert [item.name for item in found] == ["net.weight"]
     np.testing.assert_array_equal(found[0].asnumpy(), cell.weight.asnumpy())
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), RuntimeError("no space")])
+def test_a_full_disk_leaves_the_older_checkpoint_and_nothing_else(error, tmp_path, monkeypatch):
+    callback = saver(tmp_path, KeepPolicy(last=1))
+    end_epoch(callback, 1)
+
+    def fill_the_disk(_, path, **__):
+        Path(path).write_bytes(b"half")
+        Path(path).with_suffix(".tmp").write_bytes(b"half")
+        raise error
+
+    monkeypatch.setattr(ms, "save_checkpoint", fill_the_disk)
+    with pytest.raises(CheckpointError, match=r"cannot be written \(.*space.*Free space"):
+        end_epoch(callback, 2)
+    monkeypatch.undo()
+    assert epochs_of(tmp_path) == {"last.ckpt": 1}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["last.ckpt", "state.json"]
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path):
+    with atomic_path(tmp_path / "last.ckpt") as temporary:
+        temporary.write_bytes(b"half")
+        os.link(temporary, copy := temporary.with_name(temporary.name.replace("last", "best")))
+    assert copy.exists() and newest_of(tmp_path) == tmp_path / "last.ckpt"
+    (tmp_path / "last.ckpt").unlink()
+    assert newest_of(tmp_path) is None
+    saver(tmp_path, KeepPolicy())
+    assert not list(tmp_path.iterdir())

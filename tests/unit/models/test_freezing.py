@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 import mindspore as ms
 import numpy as np
 import pytest
@@ -102,6 +104,10 @@ def test_a_pattern_that_fits_nothing_names_what_is_near():
         freeze(ResNet(3, 18), ["layr1.*"])
     with pytest.raises(ConfigError, match=r"Did you mean 'layer1.\*'"):
         freeze(ResNet(3, 18), ["layer1"])  # no wildcard: the name of no parameter
+    with pytest.raises(ConfigError, match=r"There are 0.conv.\*, 0.norm.\*; a name in full is 0.conv.weight"):
+        freeze(
+            nn.SequentialCell([nn.SequentialCell(OrderedDict(conv=nn.Conv2d(1, 1, 1), norm=nn.BatchNorm2d(1)))]), ["x"]
+        )
     with pytest.raises(ConfigError, match="no trained parameter"):
         freeze(Small(), ["norm.moving_mean"])
 

@@ -32,9 +32,6 @@ class Loopback:
                 assert len({row.shape for row in rows}) == 1  # what all-gather needs
                 return np.concatenate(rows)
 
-            def mean(self, values):
-                return np.mean([arrays[0] for arrays in self.gather((values,))], axis=0, dtype=np.float32)
-
         return Connected(rank, self.barrier.parties)
 
     def run(self, work):
@@ -73,18 +70,20 @@ def test_largest_and_differing():
 
 
 def test_statistics_become_the_mean_and_weights_stay():
-    def average(ranks):
-        kept = [
-            Parameter(Tensor(np.full(shape, ranks.rank + 1), ms.float32), name=name)
-            for name, shape in (("bn.moving_mean", 2), ("conv.weight", (2, 2)), ("ema.bn.moving_variance", 3))
-        ]
-        SharedStatistics(kept, ranks)()
-        return [parameter.asnumpy() for parameter in kept]
+    class SecondOfTwo(Ranks):
+        """The other rank's values are larger by one."""
 
-    for rank, (mean, weight, variance) in enumerate(Loopback(2).run(average)):
-        np.testing.assert_array_equal(mean, [1.5] * 2)
-        np.testing.assert_array_equal(variance, [1.5] * 3)
-        np.testing.assert_array_equal(weight, np.full((2, 2), rank + 1))
+        def mean(self, values):
+            assert values.dtype == np.float32 and values.shape == (5,)
+            return values + np.float32(0.5)
+
+    kept = [
+        Parameter(Tensor(np.full(shape, 2), ms.float32), name=name)
+        for name, shape in (("bn.moving_mean", 2), ("conv.weight", (2, 2)), ("ema.bn.moving_variance", 3))
+    ]
+    SharedStatistics(kept, SecondOfTwo(1, 2))()
+    for parameter, value in zip(kept, (2.5, 2, 2.5), strict=True):
+        np.testing.assert_array_equal(parameter.asnumpy(), np.full(parameter.shape, value))
 
 
 def test_one_process_keeps_what_it_has():

@@ -123,3 +123,21 @@ def test_rotation_is_drawn_in_the_classic_way() -> None:
             context = Context(np.random.default_rng(4), read, 9, 64)
             drawn.append(RandomAffine(compose=compose, **settings)(Mosaic()(read(0), context), context).image)
         np.testing.assert_array_equal(*drawn)
+
+
+@pytest.mark.parametrize("settings", [{}, {"degrees": 30.0, "shear": 10.0}, {"scale": 0.9, "translate": 2.0}])
+def test_only_what_is_seen_of_a_mosaic_is_drawn_and_looks_the_same(settings: dict[str, float]) -> None:
+    def read(index: int) -> Sample:
+        image = np.random.default_rng(index).integers(0, 256, (48, 64, 3), np.uint8)
+        return Sample(image, np.array([[5, 6, 40, 30]], np.float32), np.zeros(1, np.int64))
+
+    for seed in range(40):
+        drawn = []
+        for whole in (False, True):
+            context = Context(np.random.default_rng(seed), read, 8, 64)
+            sample = Mosaic()(read(0), context)
+            if whole:
+                assert sample.image is not None and sample.tiles is None  # draws it
+            drawn.append(RandomAffine(**settings)(sample, context))
+        np.testing.assert_array_equal(drawn[0].image, drawn[1].image)
+        np.testing.assert_array_equal(drawn[0].boxes_xyxy, drawn[1].boxes_xyxy)

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from msrun_cli.common.status import worst
 from msrun_cli.data.doctor.boxes import background, box_checks, label_notes
 from msrun_cli.data.doctor.checked import CheckedData, detection_view, labelled_view
 from msrun_cli.data.doctor.classes import class_checks, split_checks
-from msrun_cli.data.doctor.findings import Finding, worst
+from msrun_cli.data.doctor.findings import Finding
 from msrun_cli.data.doctor.statistics import statistics
 from msrun_cli.data.records import DetectionData, Record, Split
 from msrun_cli.data.scan import ImageFault, ImageLook
@@ -182,5 +183,6 @@ def test_classification_has_classes_without_boxes() -> None:
 
 def test_worst() -> None:
     items = [Finding("a", status, 0, "") for status in ("pass", "skip", "warn")]
-    assert (worst(items), worst(items[:2]), worst([])) == ("warn", "pass", "pass")
-    assert worst([*items, Finding("b", "fail", 1, "")]) == "fail"
+    statuses = [item.status for item in items]
+    assert (worst(statuses), worst(statuses[:2]), worst([])) == ("warn", "pass", "pass")
+    assert worst([*statuses, "fail"]) == "fail"

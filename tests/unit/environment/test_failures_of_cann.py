@@ -1,0 +1,212 @@
+"""MindSpore and CANN that do not fit, variables that are not set, te: the check, its status and its remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import npu_tables
+import pytest
+from failure_cases import Cases, Spoil, examine_spoilt
+from machines import CANN, PYTHON, SITE, TBE, TE_NEEDS, Machine, healthy
+
+case = Cases()
+
+
+# MindSpore and CANN
+
+
+@case("cann_version", "fail", "install CANN 8.0.RC2 and source its set_env.sh")
+def mindspore_2_3_1_on_cann_8_0_rc3(machine: Machine) -> None:
+    machine.mindspore("2.3.1")
+    machine.cann(name="8.0.RC3", internal="7.5.0.1.129", inner="V100R001C19SPC001B155", ops=None)
+
+
+@case("cann_version", "fail", "pip install mindspore==2.9.0")
+def mindspore_2_7_2_on_cann_9_0(machine: Machine) -> None:
+    """2.7.2 takes 8.5 alone; the hint also names the MindSpore that recommends this CANN."""
+    machine.mindspore("2.7.2")
+    machine.cann(name="9.0.0", internal="9.0.0")
+
+
+@case("cann_version", "warn", "MindSpore 2.10.0 with CANN 9.1.0")
+def unknown_mindspore(machine: Machine) -> None:
+    machine.mindspore("2.11.0")
+
+
+@case("cann_version", "warn", "nearest known: CANN 9.2.0 with driver 26.2.RC1")
+def unknown_cann(machine: Machine) -> None:
+    machine.cann(name="9.4.0", internal="9.4.0")
+
+
+@case("cann_version", "fail", "install CANN 8.5.0")
+def known_cann_that_is_too_new(machine: Machine) -> None:
+    machine.cann(name="9.2.0", internal="9.2.0")
+
+
+@case("cann_version", "warn", "install CANN 8.0.0")
+def pair_that_nothing_proves(machine: Machine) -> None:
+    machine.mindspore("2.5.0")
+    machine.cann(name="8.0.RC3", internal="7.5.0.1.129")
+
+
+@case("mindspore", "warn", "MindSpore 2.8.0 with CANN 8.5.0; MindSpore 2.9.0 with CANN 9.0.0")
+def unknown_patch_release(machine: Machine) -> None:
+    machine.mindspore("2.8.5")
+
+
+@case("cann_roots", "fail", "install CANN 8.5.0")
+def no_cann_at_all(machine: Machine) -> None:
+    machine.no_cann()
+
+
+@case("cann_roots", "fail", "source /usr/local/Ascend/cann/set_env.sh")
+def environment_points_to_a_removed_cann(machine: Machine) -> None:
+    machine.source("/usr/local/Ascend/ascend-toolkit/latest")
+
+
+@case("cann_roots", "warn", "choose one: source")
+def nnae_beside_the_toolkit(machine: Machine) -> None:
+    machine.cann("/usr/local/Ascend/nnae/8.5.0")
+    machine.link("/usr/local/Ascend/nnae/latest", "/usr/local/Ascend/nnae/8.5.0")
+
+
+@case("cann_roots", "fail", "open a new shell and source one of them only")
+def search_paths_mix_two_canns(machine: Machine) -> None:
+    machine.cann("/usr/local/Ascend/nnae/8.5.0")
+    machine.environ["LD_LIBRARY_PATH"] += ":/usr/local/Ascend/nnae/8.5.0/lib64"
+
+
+@case("cann_parts", "fail", "toolkit and op package of one version")
+def operators_of_another_cann(machine: Machine) -> None:
+    machine.file(f"{CANN}/opp/version.info", "Version=8.3.0.1.200\n")
+
+
+@case("cann_parts", "warn", "this is CANN 9.1")
+def label_and_parts_differ(machine: Machine) -> None:
+    """ascend_toolkit_install.info says 9.2.0, all parts 9.1.0."""
+    machine.cann(name="9.2.0", internal="9.1.0")
+
+
+# op package
+
+
+@case("op_kernels", "fail", "install Ascend-cann-910b-ops of version 8.5.0")
+def op_package_missing(machine: Machine) -> None:
+    machine.remove(f"{CANN}/aarch64-linux/ascend_ops_install.info")
+
+
+@case("op_kernels", "fail", "install Ascend-cann-kernels-910b of version 8.2.RC1")
+def op_package_of_an_older_layout_missing(machine: Machine) -> None:
+    machine.cann(name="8.2.RC1", internal="8.2.0.0.201", ops=None)
+    machine.remove(f"{CANN}/aarch64-linux/ascend_ops_install.info")
+
+
+@case("op_kernels", "fail", "install Ascend-cann-910b-ops")
+def op_package_for_another_chip(machine: Machine) -> None:
+    machine.cann(ops="Ascend-cann-310p-ops")
+
+
+@case("op_kernels", "fail", "Ascend-cann-A3-ops")
+def op_package_of_910b_on_an_a3(machine: Machine) -> None:
+    machine.npus(2, npu_tables.A3)
+
+
+@case("op_kernels", "fail", "of version 8.5.0")
+def op_package_of_another_version(machine: Machine) -> None:
+    text = "package_name=Ascend-cann-910b-ops\nversion=8.3.RC1\n"
+    machine.file(f"{CANN}/aarch64-linux/ascend_ops_install.info", text)
+
+
+# environment variables and libraries
+
+
+@case("ascend_env", "fail", "source /usr/local/Ascend/cann/set_env.sh")
+def set_env_not_sourced(machine: Machine) -> None:
+    machine.forget_env()
+
+
+@case("ascend_env", "warn", "source /usr/local/Ascend/cann/set_env.sh")
+def set_env_not_sourced_with_an_old_mindspore(machine: Machine) -> None:
+    machine.mindspore("2.2.14")
+    machine.forget_env()
+
+
+@case("ascend_env", "fail", f"source {CANN}/set_env.sh")
+def python_path_lacks_cann(machine: Machine) -> None:
+    machine.environ["PYTHONPATH"] = f"{CANN}/python/site-packages"
+
+
+@case("ascend_env", "warn", "open a new shell")
+def variables_name_a_removed_folder(machine: Machine) -> None:
+    machine.environ["LD_LIBRARY_PATH"] += ":/usr/local/Ascend/ascend-toolkit/8.0.RC3/lib64"
+
+
+@case("plugin", "fail", "source /usr/local/Ascend/cann/set_env.sh")
+def libge_runner_not_found(machine: Machine) -> None:
+    machine.forget_env()
+    machine.plugin("\tlibge_runner.so => not found\n\tlibhccl.so => not found\n")
+
+
+@case("plugin", "fail", "the libraries of CANN 8.5.0 do not fit this MindSpore")
+def libcann_kb_not_found(machine: Machine) -> None:
+    machine.plugin("\tlibcann_kb.so => not found\n")
+
+
+@case("plugin", "fail", "export LD_LIBRARY_PATH=/usr/local/Ascend/driver/lib64/driver")
+def driver_library_not_found(machine: Machine) -> None:
+    machine.plugin("\tlibascend_hal.so => not found\n")
+
+
+# te
+
+
+@case("te", "fail", f"source {CANN}/set_env.sh")
+def te_is_not_on_the_path(machine: Machine) -> None:
+    machine.environ.pop("PYTHONPATH")
+
+
+@case("te", "fail", "uninstall -y te topi hccl")
+def te_of_an_older_cann_in_site_packages(machine: Machine) -> None:
+    machine.file(f"{SITE}/te/version.py", 'version = "7.3.0.1.231"\n')
+    machine.record["search_path"] = [SITE]
+    machine.environ["PYTHONPATH"] = ""
+
+
+@case("te", "warn", "uninstall -y te topi hccl")
+def te_in_site_packages_and_in_cann(machine: Machine) -> None:
+    machine.file(f"{SITE}/te/__init__.py")
+
+
+@case("te_requirements", "fail", f"{PYTHON} -m pip install attrs decorator")
+def packages_of_te_missing(machine: Machine) -> None:
+    for name in TE_NEEDS[:1] + TE_NEEDS[2:3]:
+        machine.unpackage(name)
+
+
+@case("te_import", "fail", "pip install attrs cloudpickle")
+def import_of_te_aborts(machine: Machine) -> None:
+    text = "ImportError: cannot import name 'util' from 'tbe.tvm.topi.cce'\nFatal Python error: PyThreadState_Get\n"
+    machine.command("python -c import te, tbe", text, signal=6)
+
+
+@case("te_import", "fail", "source set_env.sh of the CANN in use")
+def module_of_tbe_missing(machine: Machine) -> None:
+    text = "ModuleNotFoundError: No module named 'tbe.common.repository_manager.utils'\n"
+    machine.command("python -c import te, tbe", text, code=1)
+
+
+@case("te_requirements", "fail", "'sympy>=1.4'")
+def package_named_by_the_te_wheel_missing(machine: Machine) -> None:
+    machine.package("te", "0.4.0", ("attrs", "sympy (>=1.4)"), f"{CANN}/python/site-packages")
+
+
+@pytest.mark.parametrize(("spoil", "check", "status", "hint"), case.params)
+def test_failure(tmp_path: Path, spoil: Spoil, check: str, status: str, hint: str) -> None:
+    examine_spoilt(tmp_path, spoil, check, status, hint)
+
+
+def test_te_is_never_imported_from_the_tree(tmp_path: Path) -> None:
+    """A te that raises at import changes nothing."""
+    machine = healthy(tmp_path)
+    machine.file(f"{CANN}/{TBE}/te/__init__.py", "raise SystemExit('imported')\n")
+    assert machine.check("te").status == "pass"
