@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from mindspore import nn
@@ -21,7 +22,7 @@ from msrun_cli.engine.callbacks.progress import ProgressDisplay
 from msrun_cli.engine.callbacks.recorder import StepRecorder
 from msrun_cli.engine.callbacks.state import RowSink, TrainState
 from msrun_cli.engine.callbacks.stop_requests import StopRequests
-from msrun_cli.engine.checkpoint import CheckpointWriter
+from msrun_cli.engine.checkpoint import CheckpointWriter, put_together
 from msrun_cli.engine.diagnosis import Diagnosis
 from msrun_cli.engine.train_step import TrainStep
 from msrun_cli.runtime.context import Device
@@ -30,7 +31,7 @@ from msrun_cli.runtime.run_folder import RunFolder
 
 def build_diagnosis(run: RunFolder, task: Task, network: nn.Cell, step: TrainStep) -> Diagnosis:
     """For a training that stops because of NaN, Inf or overflow."""
-    return Diagnosis(step, network.trainable_params(), run.root, task.files_of)
+    return Diagnosis(step, network.trainable_params(), run.root, task.files_of, task.shard[0])
 
 
 @dataclass(frozen=True)
@@ -71,19 +72,25 @@ def build_callbacks(
     diagnose: Diagnosis,
 ) -> Callbacks:
     """facts: of the task, for the checkpoints. A resumed `state` cuts the metrics file behind its step."""
-    sinks: list[RowSink] = [
-        MetricsFile(run.metrics_csv, training.term_names, task.metric_names, state.step),
-        ProgressDisplay(state, training.term_names, cfg.logger.progress),
-    ]
+    ranks = device.ranks
+    progress = cfg.logger.progress if ranks.count == 1 else "plain"  # what a rank prints goes through a file
+    sinks: list[RowSink] = [ProgressDisplay(state, training.term_names, progress)]
+    if ranks.is_first:
+        sinks.insert(0, MetricsFile(run.metrics_csv, training.term_names, task.metric_names, state.step))
     guard = Guard(cfg.overflow.max_consecutive, training.term_names, diagnose)
     recorder = StepRecorder(state, training.term_names, cfg.logger.every, sinks, guard, device.graph, device.sink)
     stop_requests = StopRequests(state, cfg.max_steps)
+    if ranks.count > 1:
+        stop_requests = StopRequests(state, cfg.max_steps, ranks.largest, cfg.logger.every)
     evaluation = EpochEvaluation(state, evaluate, cfg.evaluate_every, sinks)
     stopping = cfg.early_stopping
     early_stopping = None
     if stopping.patience is not None:
         early_stopping = EarlyStopping(state, evaluation, stopping.patience, stopping.min_delta)
     keep = cfg.checkpoint
+    gathered = None
+    if cfg.parallel.mode not in ("none", "data_parallel"):  # the compiler splits parameters
+        gathered = partial(put_together, training.step, training.parameters)
     saver = CheckpointSaver(
         state,
         run.checkpoints,
@@ -92,6 +99,9 @@ def build_callbacks(
         KeepPolicy(keep.every, keep.every_steps, keep.keep_last, keep.keep_best),
         CheckpointWriter(getattr(keep, "async")),
         facts,
+        training.agree,
+        ranks.is_first,
+        gathered,
     )
     bad = task.data.bad_samples
     summary = [BadImageSummary(bad)] if bad is not None else []

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from hydra.utils import get_class
 
 from msrun_cli.builders.nodes import instantiate, optional, read_dataset
-from msrun_cli.common.errors import ConfigError, UserError
+from msrun_cli.common.errors import ConfigError, DataError, UserError
 from msrun_cli.config.schema import EvalConfig, TrainConfig
 from msrun_cli.data.bad_samples import BadSamples
 from msrun_cli.data.pictures import Reading
 from msrun_cli.data.pipeline import LoaderOptions
 from msrun_cli.data.screening import screen
 from msrun_cli.runtime.context import Device
+from msrun_cli.runtime.ranks import Ranks
 from msrun_cli.transforms.chain import Chain, Stage
 from msrun_cli.vision.classification import Classification
 from msrun_cli.vision.detection import Detection
@@ -36,6 +39,19 @@ def build_data(dataset: Any, bad_samples_csv: Path | None = None, splits: Sequen
     return screen(read_dataset(dataset), bad, check_images=dataset.check_images, splits=splits)
 
 
+def require_same_data(facts: dict[str, Any], ranks: Ranks) -> None:
+    """Raises DataError on a rank that trains on other data than rank 0, which would count other steps."""
+    own = [str(facts[name]) for name in ("images", "classes", "data")]
+    first = ranks.gather((np.array(own),))[0][0].tolist()
+    if own == first:
+        return
+    what = f"{first[0]} images there, {own[0]} here" if own[0] != first[0] else "the labels or classes differ"
+    raise DataError(
+        f"rank {ranks.rank} (host {platform.node()}) sees other training data than rank 0: {what}. Every host needs "
+        "the same files under dataset.root; look in the log of this rank for images that were left out."
+    )
+
+
 def build_task(cfg: TrainConfig | EvalConfig, data: Any, device: Device) -> Task:
     """The object that knows what differs between detection and classification."""
     dataset = cfg.dataset
@@ -48,6 +64,7 @@ def build_task(cfg: TrainConfig | EvalConfig, data: Any, device: Device) -> Task
         seed=cfg.seed,
         loader=LoaderOptions(dataset.workers, dataset.prefetch, dataset.python_multiprocessing),
         dvpp=device.dvpp,
+        shard=device.ranks.shard,
         **(_detection_settings(dataset) if cfg.task.name == "detection" else {}),
     )
 

@@ -24,6 +24,7 @@ def build_device(cfg: TrainConfig | EvalConfig, run: RunFolder) -> Device:
         amp_dtype=cfg.amp.dtype,
         seed=cfg.seed,
         compiler_dir=run.compiler,
+        parallel=cfg.parallel,
     )
 
 

@@ -6,7 +6,6 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from mindspore import nn
@@ -25,6 +24,9 @@ from msrun_cli.engine.train_step import TrainStep
 from msrun_cli.models.recompute import recompute_blocks
 from msrun_cli.optim.ema import ExponentialMovingAverage, NoAverage, copy_parameters
 from msrun_cli.optim.schedule import OneCycle, WarmupDecay
+from msrun_cli.runtime.ranks import Ranks, SharedStatistics
+
+ALONE = Ranks()
 
 log = logging.getLogger("msrun")
 
@@ -32,7 +34,7 @@ log = logging.getLogger("msrun")
 @dataclass(frozen=True)
 class Training:
     """step: the cell that Model.train drives; eval_network: what is evaluated, after `refresh` has brought it up to
-    date; parameters: what a checkpoint holds.
+    date; parameters: what a checkpoint holds; agree: brings what ranks keep for themselves to one value.
     """
 
     step: TrainStep
@@ -40,11 +42,14 @@ class Training:
     refresh: Callable[[], None]
     parameters: list[Any]
     term_names: tuple[str, ...]
+    agree: Callable[[], None]
 
 
-def build_training(cfg: TrainConfig, task: Task, network: nn.Cell, steps_per_epoch: int) -> Training:
+def build_training(
+    cfg: TrainConfig, task: Task, network: nn.Cell, steps_per_epoch: int, ranks: Ranks = ALONE
+) -> Training:
     """Loss, optimizer, schedule, loss scale and average around the network: the train step."""
-    accumulate = accumulated_batches(cfg)
+    accumulate = accumulated_batches(cfg, ranks.count)
     # A network of its own for evaluation: the one in training stays in training mode, compiled once.
     eval_network = build_network(cfg, task.data.class_names)
     eval_network.update_parameters_name(AVERAGE_PREFIX)
@@ -53,7 +58,7 @@ def build_training(cfg: TrainConfig, task: Task, network: nn.Cell, steps_per_epo
         average = ExponentialMovingAverage(network, eval_network, cfg.ema.decay, cfg.ema.tau)
     # arguments as a call of its own: they are objects, not configuration
     loss = instantiate(cfg.loss, _partial_=True, _convert_="all")(**task.loss_arguments(network, accumulate))
-    optimizer = build_optimizer(cfg, network, accumulate)
+    optimizer = build_optimizer(cfg, network, accumulate * ranks.count)
     scale = cfg.loss_scale
     amp_network = apply_amp(network, cfg.amp.level, cfg.amp.dtype)
     if cfg.recompute:
@@ -72,21 +77,27 @@ def build_training(cfg: TrainConfig, task: Task, network: nn.Cell, steps_per_epo
         clip_value=cfg.clip_value,
         recomputed=cfg.recompute,
     )
-    if cfg.ema.enabled:
-        return Training(step, eval_network, _nothing, training_parameters(network, eval_network, step), loss.term_names)
-    refresh = partial(copy_parameters, network, eval_network)
-    return Training(step, eval_network, refresh, training_parameters(network, step), loss.term_names)
+    kept = training_parameters(network, *([eval_network] if cfg.ema.enabled else []), step)
+    agree = SharedStatistics(kept, ranks)
+
+    def refresh() -> None:
+        agree()
+        if not cfg.ema.enabled:
+            copy_parameters(network, eval_network)
+
+    return Training(step, eval_network, refresh, kept, loss.term_names, agree)
 
 
-def accumulated_batches(cfg: TrainConfig) -> int:
+def accumulated_batches(cfg: TrainConfig, ranks: int = 1) -> int:
     """Batches per update: as set, or from the nominal batch size."""
     if cfg.accumulate is not None:
         return cfg.accumulate
-    return max(1, round((cfg.nbs or cfg.batch_size) / cfg.batch_size))
+    together = cfg.batch_size * ranks
+    return max(1, round((cfg.nbs or together) / together))
 
 
 def _nothing() -> None:
-    """The average is always up to date."""
+    """The network is up to date."""
 
 
 def build_evaluation(
@@ -95,16 +106,23 @@ def build_evaluation(
     split: Any,
     network: nn.Cell,
     refresh: Callable[[], None] = _nothing,
+    ranks: Ranks = ALONE,
 ) -> Callable[[], Any]:
-    """A function that calls `refresh`, evaluates the network as it is then and returns the evaluator's result."""
+    """A function that calls `refresh`, evaluates the network as it is then and returns the evaluator's result.
+
+    Each rank evaluates its share of the images; all get the result over all images.
+    """
     evaluator = instantiate(cfg.evaluator, _convert_="all")
     decoder = task.decoder(network)
     predict = Predictor(apply_amp(network, cfg.amp.level, cfg.amp.dtype), decoder, cfg.batch_size)
 
     def evaluate() -> Any:
         refresh()
-        batches = task.eval_batches(split).create_dict_iterator(num_epochs=1, output_numpy=True)
-        result = evaluator(predict, batches, split, task.data)
+        batches: Any = ()  # a rank may be left without any image of a small split
+        if len(split.records) > ranks.rank:
+            batches = task.eval_batches(split).create_dict_iterator(num_epochs=1, output_numpy=True)
+        gather = ranks.gather if ranks.count > 1 else None
+        result = evaluator(predict, batches, split, task.data, gather=gather)
         if task.data.bad_samples is not None:
             task.data.bad_samples.say()
         return result

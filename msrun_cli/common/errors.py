@@ -47,9 +47,16 @@ class TrainingError(UserError):
     exit_code = 1
 
 
+class LaunchError(UserError):
+    """A process of a job of several processes failed; the text tells which one and why."""
+
+    exit_code = 1
+
+
 class Interrupted(UserError):
     """A signal stopped the job; its state was saved. The exit code is 128 + the signal's number: 130 for Ctrl-C."""
 
-    def __init__(self, text: str, signal_number: int) -> None:
+    def __init__(self, text: str, signal_number: int, saved: bool = True) -> None:
         super().__init__(text)
+        self.saved = saved
         self.exit_code = 128 + signal_number

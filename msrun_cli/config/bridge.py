@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msrun_cli.common.errors import ConfigError, DeviceError, UserError
 from msrun_cli.runtime.process import prepare_process
+from msrun_cli.runtime.rank_environment import foreign_launcher
 
 if TYPE_CHECKING:  # hydra takes 0.2 s to import, which --help must not pay for
     from omegaconf import DictConfig
@@ -252,9 +253,11 @@ class Job:
         self.failures.append((label, UserError(f"job `{label}` ended with exit code {code}; its folder is {folder}")))
 
     def _start(self, config: DictConfig, overrides: list[str]) -> Any:
-        from msrun_cli.config import check, preflight, schema
+        from msrun_cli.config import check, launch_rules, preflight, schema
         from msrun_cli.config.conform import conform
         from msrun_cli.environment.run_start import require_runnable
+
+        _refuse_foreign_launcher(self.command.name)
 
         root = schema.ROOTS[self.command.name]
         preflight.take_over_run(config, overrides)
@@ -264,9 +267,23 @@ class Job:
         _require_files([config])
         if config.get("device") is not None:
             require_runnable(config.device.target)
+        if launch_rules.ranks_of(config.get("launch") or {"workers": 1, "nodes": 1}) > 1:
+            launch = importlib.import_module("msrun_cli.tasks.launch").launch
+            return launch(conform(config, root), self.command.task)
         prepare_process()  # before mindspore is imported with the task
         module, _, function = self.command.task.partition(":")
         return getattr(importlib.import_module(module), function)(conform(config, root))
+
+
+def _refuse_foreign_launcher(command: str) -> None:
+    """Each process would train for itself, in a run folder of its own, and the scheduler, too."""
+    found = foreign_launcher()
+    if found is not None:
+        raise ConfigError(
+            f"another launcher has started this process ({found}). msrun starts its processes itself: call it once "
+            f"per host, such as msrun {command} launch=local launch.workers=8. If your shell has "
+            f"{found.partition('=')[0]} from earlier, unset it."
+        )
 
 
 def _exit_code(job: Job) -> int:

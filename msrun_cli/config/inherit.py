@@ -122,6 +122,21 @@ def recorded_choices(folder: Path, groups: Mapping[str, str] = GROUPS) -> dict[s
     return {str(key): str(value) for key, value in (choices or {}).items() if value is not None and key in groups}
 
 
+def flat(container: Any) -> dict[str, object]:
+    """{dotted key: value} of nested dicts."""
+    values: dict[str, object] = {}
+
+    def walk(node: object, path: str) -> None:
+        if isinstance(node, dict) and node:
+            for key, value in node.items():
+                walk(value, f"{path}.{key}" if path else str(key))
+        else:
+            values[path] = node
+
+    walk(container, "")
+    return values
+
+
 def require_file(key: str, value: str) -> None:
     """Raises CheckpointError when `value` is no file, naming what is near it."""
     path = Path(value).expanduser()

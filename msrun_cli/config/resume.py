@@ -26,6 +26,8 @@ GROUPS = {
     "ema": "ema",
     "saving@checkpoint": "checkpoint",
     "logger": "logger",
+    "launch": "launch",
+    "parallel": "parallel",
 }
 _WHOLE = ("experiment", "debug", "recipe")  # groups that set everything
 _RUN_FOLDER = "hydra.run.dir"
@@ -52,7 +54,7 @@ def prepared(composer: Composer, overrides: Sequence[str], multirun: bool = Fals
     if file is None:
         return others, ["resume=auto: there is no run of this name to go on with, so this is a new one."]
     folder = run_of(file, value)
-    choices = inherit.recorded_choices(folder, GROUPS)
+    choices = inherit.recorded_choices(folder, _taken_groups(overrides))
     inherited = [
         f"{group}={option}"
         for group, option in choices.items()
@@ -112,16 +114,23 @@ def take_over(config: DictConfig, overrides: Sequence[str]) -> tuple[Path, DictC
     """
     folder = run_of(Path(config.resume), config.resume)
     run_config = inherit.load_run_config(folder)
+    groups = _taken_groups(overrides)
     keys = [str(key) for key in config if str(key) not in ("hydra", "resume", *GROUPS.values())]
     taken = inherit.apply_run_config(
-        config, run_config, overrides, inherit.recorded_choices(folder, GROUPS), GROUPS, keys
+        config, run_config, overrides, inherit.recorded_choices(folder, groups), groups, keys
     )
-    old, new = _flat(run_config), _flat(config)
+    old, new = _own(run_config), _own(config)
     _refuse_other_freeze(folder, old.get("freeze") or [], new.get("freeze") or [])
     changes = [
         f"{key}={new.get(key)} (was {old.get(key)})" for key in sorted(old | new) if old.get(key) != new.get(key)
     ]
     return folder, run_config, taken, [f"resuming {folder} with changes: {', '.join(changes)}"] if changes else []
+
+
+def _taken_groups(overrides: Sequence[str]) -> dict[str, str]:
+    """A new launch chooses the parallel mode, as in a new run."""
+    keys = {inherit.group_key(item) for item in inherit.parsed(overrides)}
+    return {group: name for group, name in GROUPS.items() if group != "parallel" or "launch" not in keys}
 
 
 def _refuse_other_freeze(folder: Path, old: object, new: object) -> None:
@@ -138,20 +147,10 @@ def _listed(patterns: object) -> str:
     return f"[{','.join(map(str, patterns))}]" if isinstance(patterns, list) else str(patterns)
 
 
-def _flat(config: DictConfig) -> dict[str, object]:
+def _own(config: DictConfig) -> dict[str, object]:
     """{dotted key: value}, without what is not the run's own."""
-    values: dict[str, object] = {}
-
-    def walk(node: object, path: str) -> None:
-        if isinstance(node, dict) and node:
-            for key, value in node.items():
-                walk(value, f"{path}.{key}" if path else str(key))
-        else:
-            values[path] = node
-
     own = [str(key) for key in config if key not in ("hydra", "resume")]
-    walk(OmegaConf.to_container(OmegaConf.masked_copy(config, own), resolve=True), "")
-    return values
+    return inherit.flat(OmegaConf.to_container(OmegaConf.masked_copy(config, own), resolve=True))
 
 
 def _quoted(path: Path) -> str:

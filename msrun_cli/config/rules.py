@@ -1,6 +1,6 @@
 """Rules between settings. Pure functions of a plain nested dict; each rule names the keys it needs.
 
-Those on what the tasks take are in task_rules.
+Those on what the tasks take are in task_rules, those on several devices in launch_rules.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msrun_cli.config import task_rules  # noqa: F401 - its rules are registered
+from msrun_cli.config import launch_rules, task_rules  # noqa: F401 - their rules are registered
 from msrun_cli.config.rule_book import error, registered_errors, registered_remarks, remark
 
 _DECAY_KEYS = {"step": ("milestones", "gamma"), "one_cycle": ("start_factor",)}
@@ -142,16 +142,6 @@ def _stages_in_evaluation(steps: dict[str, Any]) -> str | None:
 def _sink_size(size: int | str) -> str | None:
     wrong = "device.sink_size=0: must be auto (about logger.every), -1 (a whole epoch) or at least 1 (steps per sink)."
     return wrong if size == 0 else None
-
-
-@remark("accumulate", "nbs", "batch_size")
-def _accumulation_twice(accumulate: int | None, nbs: int | None, batch_size: int) -> str | None:
-    if accumulate is None or nbs is None or batch_size * accumulate == nbs:
-        return None
-    return (
-        f"accumulate={accumulate} decides the update; nbs={nbs} only scales weight decay by "
-        f"{batch_size * accumulate / nbs:g}. Set accumulate=null to take it from nbs."
-    )
 
 
 @remark("freeze", "weights", "resume")

@@ -181,6 +181,27 @@ class Logger:
 
 
 @dataclass(kw_only=True)
+class Launch:
+    kind: str = setting(choices=("none", "local", "cluster"))
+    workers: int = setting(low=1)  # processes per host, one per device
+    nodes: int = setting(low=1)  # hosts
+    node_rank: int = setting(low=0)  # of this host
+    master: str  # address or name of the host with node_rank 0
+    port: int | None = setting(low=1024, high=65534)  # None = a free one
+    timeout_s: int = setting(low=1)  # seconds
+    bind_cores: bool
+
+
+@dataclass(kw_only=True)
+class Parallel:
+    mode: str = setting(choices=("none", "data_parallel", "optimizer_sharding", "semi_auto", "auto"))
+    level: str = setting(choices=("level1", "level2", "level3"), absent=True)  # for optimizer_sharding
+    threshold_kb: int = setting(low=0, absent=True)  # KB, for optimizer_sharding
+    shard_size: int = setting(low=-1, absent=True)  # devices, for optimizer_sharding; -1 = all
+    search: str = setting(choices=("recursive_programming", "sharding_propagation"), absent=True)  # for auto
+
+
+@dataclass(kw_only=True)
 class TrainConfig:
     task: Task = setting(package="msrun_cli.vision")
     dataset: Dataset = setting(package="msrun_cli.data", complete=True)
@@ -198,6 +219,8 @@ class TrainConfig:
     checkpoint: Checkpoint
     evaluator: Target = setting(package="msrun_cli.evaluation")
     logger: Logger
+    launch: Launch
+    parallel: Parallel
     epochs: int = setting(low=1)  # passes over the training images
     batch_size: int = setting(low=1)  # images per device and step
     image_size: int = setting(low=32, multiple=32)  # pixels
@@ -228,10 +251,12 @@ class EvalConfig:
     amp: Amp
     device: Device
     evaluator: Target = setting(package="msrun_cli.evaluation")
+    launch: Launch
+    parallel: Parallel
     checkpoint: str | None = setting(path=True)
     weights: str | None = setting(path=True)
     split: str = setting(choices=("val", "train"))
-    batch_size: int = setting(low=1)  # images per step
+    batch_size: int = setting(low=1)  # images per device and step
     image_size: int = setting(low=32, multiple=32)  # pixels
     seed: int = setting(low=0, high=2**32 - 1)
     output_dir: str = setting(path=True)

@@ -28,11 +28,18 @@ def epoch_order(seed: int, epoch: int, count: int) -> np.ndarray:
     return np.random.default_rng([seed, epoch, _SHUFFLE]).permutation(count)
 
 
-def files_of_batch(records: Sequence[Record], seed: int, batch_size: int, number: int) -> list[str]:
-    """Paths of the records at the places of the training's batch `number`, counted from 1 over all epochs."""
-    epoch, step = divmod(number - 1, len(records) // batch_size)
-    order = epoch_order(seed, epoch, len(records))[step * batch_size :]
-    return [records[index].image_path for index in order[:batch_size].tolist()]
+def files_of_batch(
+    records: Sequence[Record], seed: int, batch_size: int, number: int, shard: tuple[int, int] = (0, 1)
+) -> list[str]:
+    """Paths of the records at the places of the training's batch `number`, counted from 1 over all epochs.
+
+    batch_size: of each rank; shard: (rank, number of ranks)
+    """
+    rank, ranks = shard
+    together = batch_size * ranks
+    epoch, step = divmod(number - 1, len(records) // together)
+    order = epoch_order(seed, epoch, len(records))[step * together :]
+    return [records[index].image_path for index in order[rank:together:ranks].tolist()]
 
 
 class TrainSamples:

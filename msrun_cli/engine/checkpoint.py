@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,6 +86,19 @@ def save_checkpoint(path: Path, entries: Iterable[tuple[str, Parameter | Tensor]
             ms.save_checkpoint(data, str(temporary), crc_check=True)
     except (OSError, RuntimeError) as error:
         raise _cannot_write(path, error) from error
+
+
+def put_together(step: nn.Cell, wanted: Sequence[Parameter]) -> list[Parameter]:
+    """The parameters whole, where the compiler has split them among the ranks; to be called by all of them.
+
+    step: the compiled cell, which knows how they are split.
+    """
+    names = {parameter.name for parameter in wanted}
+    with tempfile.TemporaryDirectory(prefix="msrun-checkpoint-") as folder:
+        path = Path(folder) / "whole.ckpt"
+        ms.save_checkpoint(step, str(path), integrated_save=True)
+        found = ms.load_checkpoint(str(path))
+    return [parameter for name, parameter in found.items() if name in names]
 
 
 def _cannot_write(path: Path, error: Exception) -> CheckpointError:

@@ -37,12 +37,19 @@ class Diagnosis:
     weights: in the network's order, from the input on
     files_of: names of the image files of a batch, by its step (from 1)
     folder: of the run
+    rank: of this process; each saves its own share of the batch
     """
 
     def __init__(
-        self, step: TrainStep, weights: Sequence[Parameter], folder: Path, files_of: Callable[[int], list[str]]
+        self,
+        step: TrainStep,
+        weights: Sequence[Parameter],
+        folder: Path,
+        files_of: Callable[[int], list[str]],
+        rank: int = 0,
     ) -> None:
         self.step, self.weights, self.folder, self.files_of = step, list(weights), folder, files_of
+        self.file = BATCH_FILE if rank == 0 else f"rank_{rank}_{BATCH_FILE}"
 
     def __call__(self, batch: Sequence[Tensor], number: int) -> str:
         log.info("looking for the layer (compiles once more) ...")
@@ -60,7 +67,7 @@ class Diagnosis:
         return layer + self._saved(batch, number)
 
     def _saved(self, batch: Sequence[Tensor], number: int) -> str:
-        path = self.folder / BATCH_FILE
+        path = self.folder / self.file
         files = self.files_of(number)
         try:
             with atomic_path(path) as temporary:

@@ -20,7 +20,7 @@ def go_on(checkpoint: Checkpoint, state: TrainState, facts: Mapping[str, Any]) -
 
     Raises:
         CheckpointError: it was trained on other data.
-        ConfigError: it stands in the middle of an epoch that has another number of batches now.
+        ConfigError: it stands in the middle of an epoch that has other batches now.
     """
     saved = checkpoint.state
     _compare(checkpoint, saved, facts)
@@ -31,6 +31,13 @@ def go_on(checkpoint: Checkpoint, state: TrainState, facts: Mapping[str, Any]) -
             f"{checkpoint.path} stands at step {steps} of {steps_then} of epoch {epochs + 1}, but an epoch has "
             f"{state.steps_per_epoch} steps now. In the middle of an epoch, batch_size and the number of devices must "
             "stay; resume with those of the run, or from a checkpoint of the end of an epoch (epoch_*.ckpt)."
+        )
+    if steps and saved.get("images_per_step", state.images_per_step) != state.images_per_step:
+        raise ConfigError(
+            f"{checkpoint.path} stands in the middle of epoch {epochs + 1}, whose batches had "
+            f"{saved['images_per_step']} images on all devices together; now they have {state.images_per_step}. Set "
+            "batch_size so that batch_size times the number of devices stays, or resume from the end of an epoch "
+            "(epoch_*.ckpt)."
         )
     state.restore(saved, epochs * state.steps_per_epoch + steps)
     before = saved.get("save_best_on", state.save_best_on)

@@ -130,6 +130,7 @@ class TrainStep(nn.Cell):
         self.forward = ScaledLoss(network, loss, tuple(self.statistics) if self.moves_twice else ())
         self.gradient = ms.value_and_grad(self.forward, None, self.weights, has_aux=True)
         self.reducer = _make_reducer(self.weights)
+        self.share = MeanOverRanks() if _is_data_parallel() else NoSharing()
         self.on_ascend = ms.get_context("device_target") == "Ascend"
         self.map = ops.HyperMap()
         self.one = Tensor(1.0, ms.float32)
@@ -145,6 +146,7 @@ class TrainStep(nn.Cell):
             once = ops.depend(outputs[2], gradients)
             gradients = ops.depend(gradients, self.map(_set, self.statistics, once))
         gradients = self.reducer(gradients)
+        loss, terms = self.share(loss, terms)
         norm = self._norm(gradients) / scale
         finite = self._finite(gradients, norm)
         finite = ops.depend(finite, self.loss_scale(finite))
@@ -203,9 +205,33 @@ class NoReduction(nn.Cell):
         return gradients
 
 
+class NoSharing(nn.Cell):
+    """Stands in for MeanOverRanks on a single device."""
+
+    def construct(self, loss, terms):
+        return loss, terms
+
+
+class MeanOverRanks(nn.Cell):
+    """Loss and terms of the whole batch from those of each rank's share: one small message."""
+
+    def __init__(self) -> None:
+        super().__init__(auto_prefix=False)
+        self.sum = ops.AllReduce()
+        self.part = 1.0 / ms.get_auto_parallel_context("device_num")
+
+    def construct(self, loss, terms):
+        packed = ops.concat((loss.reshape(1).astype(ms.float32), terms.reshape(-1).astype(ms.float32)))
+        means = self.sum(packed) * self.part
+        return means[0], means[1:].reshape(terms.shape)
+
+
+def _is_data_parallel() -> bool:
+    return ms.get_auto_parallel_context("parallel_mode") in ("data_parallel", "hybrid_parallel")
+
+
 def _make_reducer(weights: ParameterTuple) -> nn.Cell:
     """Mean of the gradients over all ranks of a data-parallel job."""
-    mode = ms.get_auto_parallel_context("parallel_mode")
-    if mode not in ("data_parallel", "hybrid_parallel"):
+    if not _is_data_parallel():
         return NoReduction()
     return nn.DistributedGradReducer(weights, mean=True, degree=ms.get_auto_parallel_context("device_num"))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from msrun_cli.data.imagefolder import ImageFolderData, LabelledImages
 
 Predict = Callable[[np.ndarray], np.ndarray]
+Gather = Callable[[tuple[np.ndarray, ...]], list[tuple[np.ndarray, ...]]]
 log = logging.getLogger("msrun")
 
 
@@ -52,12 +53,14 @@ class ClassificationEvaluator:
         batches: Iterable[Mapping[str, np.ndarray]],
         split: LabelledImages,
         data: ImageFolderData,
+        gather: Gather | None = None,
     ) -> ClassificationResult:
         """Evaluate the pictures that `batches` holds.
 
         predict: images -> logits float32 (B, C).
         batches: images, labels int32 (B,), index int32 (B,) into the split. The last batch may be smaller. A picture
             that comes again (padding of shards) counts once; a label or an index below 0 is left out.
+        gather: gives the arrays of all ranks, each of which evaluates a part of the pictures; None = there is one rank.
 
         Raises:
             DataError: another number of logits than classes, or nothing to evaluate.
@@ -77,6 +80,10 @@ class ClassificationEvaluator:
             logits, true, index = logits[: len(use)][use], batch["labels"][use], batch["index"][use]
             labels[index] = true
             ranks[index], predicted[index], probability[index] = ranks_of(logits, true)
+        if gather is not None:
+            (labels, ranks, predicted, probability), predict_s = _merged(
+                (labels, ranks, predicted, probability), predict_s, gather
+            )
         seen = labels >= 0
         if not seen.any():
             raise DataError(f"no picture of the {split.name} split could be evaluated.")
@@ -95,6 +102,18 @@ class ClassificationEvaluator:
             "mean_class_accuracy": float(np.nanmean(class_accuracy(confusion))),
         }
         return ClassificationResult(metrics, int(seen.sum()), confusion, predicted, probability, predict_s)
+
+
+def _merged(columns: tuple[np.ndarray, ...], predict_s: float, gather: Gather) -> tuple[tuple[np.ndarray, ...], float]:
+    """Columns (labels first, -1 = not seen) over all pictures from those of each rank; seconds of the slowest rank."""
+    merged = tuple(column.copy() for column in columns)
+    spent = 0.0
+    for *others, seconds in gather((*columns, np.array(predict_s))):
+        seen = others[0] >= 0
+        for column, other in zip(merged, others, strict=True):
+            column[seen] = other[seen]
+        spent = max(spent, float(seconds))
+    return merged, spent
 
 
 def ranks_of(logits: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

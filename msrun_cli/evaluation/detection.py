@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Predict = Callable[[np.ndarray], np.ndarray]
 Progress = Callable[[int, int], None]
+Gather = Callable[[tuple[np.ndarray, ...]], list[tuple[np.ndarray, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,7 @@ class DetectionEvaluator:
         split: Split,
         data: DetectionData,
         progress: Progress | None = None,
+        gather: Gather | None = None,
     ) -> DetectionResult:
         """Evaluate the split's images that `batches` holds.
 
@@ -83,12 +85,12 @@ class DetectionEvaluator:
             [scale, pad_x, pad_y, width, height]. The last batch may be smaller. An image that comes again (padding of
             shards) counts once; a negative index is padding.
         progress: called after each batch with the images done and the images in the split.
+        gather: gives the arrays of all ranks, each of which evaluates a part of the images; None = there is one rank.
 
         Raises DataError when the network has another number of classes than the data.
         """
         detections: list[Detections | None] = [None] * len(split.records)
         predict_s = nms_s = 0.0
-        images = 0
         for batch in batches:
             started = time.perf_counter()
             predictions = np.asarray(predict(batch["images"]))
@@ -99,11 +101,13 @@ class DetectionEvaluator:
             for index, prediction, geometry in zip(batch["index"], predictions, batch["geometry"], strict=True):
                 if index >= 0 and detections[index] is None:
                     detections[index] = self.detect(prediction, geometry)
-                    images += 1
             predict_s += predicted - started
             nms_s += time.perf_counter() - predicted
             if progress is not None:
-                progress(images, len(split.records))
+                progress(sum(found is not None for found in detections), len(split.records))
+        if gather is not None:
+            detections, predict_s, nms_s = _merged(detections, predict_s, nms_s, gather)
+        images = sum(found is not None for found in detections)
         started = time.perf_counter()
         result = score(self._ground_truth(split, data), detections)
         score_s = time.perf_counter() - started
@@ -125,6 +129,30 @@ class DetectionEvaluator:
         if self._truth is None or self._truth[0] is not split:
             self._truth = (split, ground_truth(split, data))
         return self._truth[1]
+
+
+def _merged(
+    detections: list[Detections | None], predict_s: float, nms_s: float, gather: Gather
+) -> tuple[list[Detections | None], float, float]:
+    """What all ranks found, by the image's place in the split; the seconds are those of the slowest rank."""
+    own = [(index, found) for index, found in enumerate(detections) if found is not None]
+    arrays = (
+        np.array([index for index, _ in own], np.int64),
+        np.array([len(found.scores) for _, found in own], np.int64),
+        np.concatenate([np.zeros((0, 4), np.float32), *(found.boxes_xyxy for _, found in own)]),
+        np.concatenate([np.zeros(0, np.float32), *(found.scores for _, found in own)]),
+        np.concatenate([np.zeros(0, np.int32), *(found.labels for _, found in own)]),
+        np.array([predict_s, nms_s]),
+    )
+    merged: list[Detections | None] = [None] * len(detections)
+    seconds = []
+    for indices, counts, boxes_xyxy, scores, labels, spent in gather(arrays):
+        ends = np.cumsum(counts)
+        for index, start, end in zip(indices.tolist(), (ends - counts).tolist(), ends.tolist(), strict=True):
+            merged[index] = Detections(boxes_xyxy[start:end], scores[start:end], labels[start:end])
+        seconds.append(spent)
+    predict_s, nms_s = np.max(seconds, axis=0).tolist()
+    return merged, predict_s, nms_s
 
 
 def to_original(boxes_xyxy: np.ndarray, geometry: np.ndarray) -> np.ndarray:

@@ -37,6 +37,8 @@ class YOLOv5Loss(nn.Cell):
         anchor_threshold: largest ratio of box and anchor sides that still matches, > 1.
         label_smoothing: 0..1.
         batch_factor: number of batches whose gradients are averaged into one update (accumulation times ranks).
+        ranks: number of processes that share a batch. They ask one another how many candidates matched, so that the
+            mean over the ranks is the loss of the whole batch.
     """
 
     term_names = ("box", "obj", "cls")
@@ -53,11 +55,13 @@ class YOLOv5Loss(nn.Cell):
         anchor_threshold: float = 4.0,
         label_smoothing: float = 0.0,
         batch_factor: int = 1,
+        ranks: int = 1,
     ) -> None:
         super().__init__()
         self.num_classes = num_classes
         self.anchor_threshold = anchor_threshold
         self.batch_factor = batch_factor
+        self.counted = _MeanCount(ranks) if ranks > 1 else _OwnCount()
         self.positive, self.negative = 1.0 - 0.5 * label_smoothing, 0.5 * label_smoothing
         levels = len(strides)
         self.gain_box = box * 3 / levels
@@ -87,7 +91,7 @@ class YOLOv5Loss(nn.Cell):
         rows, mask, boxes, sizes = self._assign(raw, targets, anchors)
         flat = raw.reshape(-1, outputs)
         chosen = ops.gather(flat, rows, 0)  # (K, 5 + C)
-        count = ops.maximum(mask.sum(), Tensor(1.0, ms.float32))
+        count = self.counted(mask.sum())
 
         scores = ops.sigmoid(chosen[:, 0:4])
         predicted_wh = ops.square(scores[:, 2:4] * 2.0) * sizes
@@ -156,6 +160,26 @@ class YOLOv5Loss(nn.Cell):
 
     def _spread(self, x, shape):
         return ops.broadcast_to(x.expand_dims(0), shape)
+
+
+class _OwnCount(nn.Cell):
+    """Candidates that matched, at least 1."""
+
+    def construct(self, count):
+        return ops.maximum(count, Tensor(1.0, ms.float32))
+
+
+class _MeanCount(nn.Cell):
+    """The mean over the ranks; together they count at least 1."""
+
+    def __init__(self, ranks: int) -> None:
+        super().__init__()
+        self.sum = ops.AllReduce()
+        self.ranks = ranks
+
+    def construct(self, count):
+        together = ops.stop_gradient(self.sum(ops.stop_gradient(count).reshape(1)))[0]
+        return ops.maximum(together, Tensor(1.0, ms.float32)) / self.ranks
 
 
 def objectness_target(rows, mask, iou, size: int):

@@ -6,11 +6,14 @@ import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import mindspore as ms
 
 from msrun_cli.common.errors import ConfigError, DeviceError
+from msrun_cli.runtime import rank_environment
 from msrun_cli.runtime.process import onednn_sentence
+from msrun_cli.runtime.ranks import Ranks, join
 
 TARGETS = {"cpu": "CPU", "ascend": "Ascend", "gpu": "GPU"}
 
@@ -26,6 +29,7 @@ class Device:
     sink: whether the dataset is sunk to the device; sink_size: steps per sink, -1 = a whole epoch, "auto" = about those
     of a log interval.
     dvpp: whether the device decodes and resizes images.
+    ranks: the processes that work together, each with its own device.
     """
 
     target: str
@@ -33,6 +37,7 @@ class Device:
     sink: bool
     sink_size: int | str
     dvpp: bool
+    ranks: Ranks = Ranks()
 
 
 def start_device(
@@ -49,13 +54,15 @@ def start_device(
     amp_dtype: str,
     seed: int,
     compiler_dir: Path,
+    parallel: Any,
 ) -> Device:
     """Set MindSpore's context; every wish that the device cannot honour or that does not pay is one line in the log.
 
     compiler_dir: where graphs and other droppings of the compiler go, never the working directory.
+    parallel: the group of the configuration; it counts where this process is one of several.
 
     Raises:
-        DeviceError: the target is not there.
+        DeviceError: the target is not there, or the other ranks are not.
         ConfigError: a combination that only shows once the device is known.
     """
     name = TARGETS[target] if target != "auto" else _find_target()
@@ -81,11 +88,32 @@ def start_device(
     sunk = sink != "off" and name != "CPU" and graph
     feeding = "data sink" if sunk else "batches fed one by one (no data sink)"
     log.info("device %s, %s mode, %s, MindSpore %s", name, mode, feeding, ms.__version__)
+    ranks = _meet_the_others(name, parallel)
     for line in _remarks(name, graph, jit_level, save_graphs, dvpp, sink, amp_level):
         log.warning("%s", line)
     if name == "CPU":
         log.info("%s", onednn_sentence())
-    return Device(name, graph, sink=sunk, sink_size=sink_size, dvpp=dvpp and name == "Ascend")
+    return Device(name, graph, sink=sunk, sink_size=sink_size, dvpp=dvpp and name == "Ascend", ranks=ranks)
+
+
+def _meet_the_others(target: str, parallel: Any) -> Ranks:
+    if rank_environment.rank() is None:
+        return Ranks()
+    mode = parallel["mode"]
+    if target == "CPU" and mode != "data_parallel":
+        raise ConfigError(
+            f"parallel={mode}: on a CPU (device=auto found one) MindSpore offers data_parallel only. Set "
+            "parallel=data_parallel."
+        )
+    try:
+        ranks = join(parallel)
+    except RuntimeError as error:
+        raise DeviceError(
+            f"the processes of this job did not meet ({_first_line(error)}). Look for the first error in the logs of "
+            "the other ranks; a larger launch.timeout_s waits longer for slow hosts."
+        ) from error
+    log.info("rank %d of %d, %s", ranks.rank, ranks.count, mode)
+    return ranks
 
 
 def _remarks(

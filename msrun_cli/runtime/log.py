@@ -18,18 +18,19 @@ class _ConsoleHandler(logging.Handler):
         console.print(self.format(record), style=style, markup=False, highlight=False)
 
 
-def start_log(path: Path) -> None:
-    """Send the logger "msrun" to the console and to the file `path` (appended)."""
+def start_log(path: Path | None) -> None:
+    """Send the logger "msrun" to the console and to the file `path` (appended), if there is one."""
     logger = logging.getLogger("msrun")
     stop_log()
     logger.setLevel(logging.INFO)
     logger.propagate = False
     shown = _ConsoleHandler()
     shown.setFormatter(logging.Formatter("%(message)s"))
-    kept = logging.FileHandler(path, encoding="utf-8")
-    kept.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logger.addHandler(shown)
-    logger.addHandler(kept)
+    if path is not None:
+        kept = logging.FileHandler(path, encoding="utf-8")
+        kept.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        logger.addHandler(kept)
 
 
 def stop_log() -> None:

@@ -46,6 +46,11 @@ class RunFolder:
         return self.root / "compiler"
 
     @property
+    def logs(self) -> Path:
+        """What the processes of a launched job printed."""
+        return self.root / "logs"
+
+    @property
     def metrics_csv(self) -> Path:
         return self.root / "metrics.csv"
 

@@ -24,7 +24,8 @@ def evaluate(cfg: EvalConfig) -> float:
     run = start_run(cfg)
     device = build_device(cfg, run)
 
-    data = build_data(cfg.dataset, run.bad_samples_csv, splits=(cfg.split,))
+    ranks = device.ranks
+    data = build_data(cfg.dataset, run.bad_samples_csv if ranks.is_first else None, splits=(cfg.split,))
     for note in data.notes:
         log.info("%s", note)
     split = data.val if cfg.split == "val" else data.train
@@ -34,7 +35,9 @@ def evaluate(cfg: EvalConfig) -> float:
     log.info("%s: %s", path, load_weights(network, path, strict=True))
     check_class_names(path, data.class_names)
 
-    result = build_evaluation(cfg, task, split, network)()
+    result = build_evaluation(cfg, task, split, network, ranks=ranks)()
+    if not ranks.is_first:
+        return float(result.metrics[task.objective])
     report = task.report(run.plots)
     console.print(report.table(result))
     metrics = {name: float(value) for name, value in result.metrics.items()}

@@ -8,11 +8,11 @@ import time
 from typing import Any
 
 from msrun_cli.builders.callbacks import build_callbacks, build_diagnosis
-from msrun_cli.builders.data import build_data, build_task
+from msrun_cli.builders.data import build_data, build_task, require_same_data
 from msrun_cli.builders.device import build_device, build_sink
 from msrun_cli.builders.network import build_network, freeze_parameters, load_weights, read_resumed, synchronize
 from msrun_cli.builders.training import build_evaluation, build_training
-from msrun_cli.common.errors import Interrupted
+from msrun_cli.common.errors import Interrupted, TrainingError
 from msrun_cli.config.schema import TrainConfig
 from msrun_cli.engine.callbacks.early_stopping import out_of_patience
 from msrun_cli.engine.callbacks.state import TrainState
@@ -21,6 +21,7 @@ from msrun_cli.engine.data_sink import run_steps
 from msrun_cli.engine.resume import go_on
 from msrun_cli.reporting.plots import plot_curves
 from msrun_cli.runtime.log import console
+from msrun_cli.runtime.ranks import Ranks
 from msrun_cli.runtime.run_folder import RunFolder
 from msrun_cli.tasks.run import start_run
 
@@ -31,21 +32,24 @@ def train(cfg: TrainConfig) -> float:
     """Train, evaluate and leave a run folder; returns the objective (the best value of save_best_on)."""
     run = start_run(cfg)
     device = build_device(cfg, run)
+    ranks = device.ranks
 
     # data
-    data = build_data(cfg.dataset, run.bad_samples_csv)
+    data = build_data(cfg.dataset, run.bad_samples_csv if ranks.is_first else None)
     for note in data.notes:
         log.info("%s", note)
     task = build_task(cfg, data, device)
     preview = task.preview()
     report = task.report(run.plots)
-    first = next(preview.create_dict_iterator(num_epochs=1, output_numpy=True))
-    log.info("first training batch: %s", report.first_batch(first))
+    if ranks.is_first:
+        first = next(preview.create_dict_iterator(num_epochs=1, output_numpy=True))
+        log.info("first training batch: %s", report.first_batch(first))
+    facts = task.facts()
+    require_same_data(facts, ranks)
 
     # where to start
     best = cfg.save_best_on or task.objective
-    state = TrainState(cfg.epochs, preview.get_dataset_size(), cfg.batch_size, best)
-    facts = task.facts()
+    state = TrainState(cfg.epochs, preview.get_dataset_size(), cfg.batch_size * ranks.count, best)
     resumed = read_resumed(cfg)
     start = (0, 0) if resumed is None else go_on(resumed, state, facts)
     goal = min(state.total_steps, cfg.max_steps or state.total_steps)
@@ -66,18 +70,20 @@ def train(cfg: TrainConfig) -> float:
     freeze_parameters(cfg, network)
 
     # train step: loss, precision, loss scale, optimizer, schedule, average
-    training = build_training(cfg, task, network, state.steps_per_epoch)
+    training = build_training(cfg, task, network, state.steps_per_epoch, ranks)
     if resumed is not None:
         assign_all(resumed, training.parameters)
         log.info("going on from %s: step %d, epoch %d", resumed.path, state.step, start[0] + 1)
-    evaluate = build_evaluation(cfg, task, data.val, training.eval_network, training.refresh)
+    ranks.broadcast(training.parameters)
+    evaluate = build_evaluation(cfg, task, data.val, training.eval_network, training.refresh, ranks)
 
     # run
     diagnose = build_diagnosis(run, task, network, training.step)
     callbacks = build_callbacks(cfg, run, state, task, training, evaluate, device, facts, diagnose)
     log.info(
-        "training: %d epochs of %d steps, batch %d, %d px, amp %s, loss scale %s; run folder %s",
-        cfg.epochs, state.steps_per_epoch, cfg.batch_size, cfg.image_size, cfg.amp.level, cfg.loss_scale.type, run.root,
+        "training: %d epochs of %d steps, batch %s, %d px, amp %s, loss scale %s; run folder %s",
+        cfg.epochs, state.steps_per_epoch, f"{ranks.count} x {cfg.batch_size}" if ranks.count > 1 else cfg.batch_size,
+        cfg.image_size, cfg.amp.level, cfg.loss_scale.type, run.root,
     )  # fmt: skip
     started = time.perf_counter()
     try:
@@ -88,13 +94,13 @@ def train(cfg: TrainConfig) -> float:
     except RuntimeError:
         if state.signal is None:
             raise
-        callbacks.saver.save_last()  # the signal ended the data workers too, in the middle of a batch
+        callbacks.saver.save_last(alone=True)  # the signal ended the data workers too, in the middle of a batch
     finally:
         callbacks.close()
     seconds = time.perf_counter() - started
 
     # result
-    curves = plot_curves(run.metrics_csv, run.plots)
+    curves = plot_curves(run.metrics_csv, run.plots) if ranks.is_first else []
     if state.signal is not None:
         saved = run.checkpoints / "last.ckpt"
         raise Interrupted(
@@ -102,6 +108,10 @@ def train(cfg: TrainConfig) -> float:
             f"msrun train resume={shlex.quote(str(run.root))}",
             state.signal,
         )
+    if cfg.parallel.mode == "data_parallel":
+        _require_same_network(ranks, training.parameters)
+    if not ranks.is_first:
+        return float(state.best or 0.0)
     result = callbacks.evaluation.result
     picture = report.predictions(data.val, result)
     console.print(report.table(result))
@@ -110,6 +120,18 @@ def train(cfg: TrainConfig) -> float:
     log.info("curves: %s", ", ".join(str(path) for path in curves))
     log.info("predictions: %s", picture)
     return float(state.best or 0.0)
+
+
+def _require_same_network(ranks: Ranks, parameters: list[Any]) -> None:
+    """Data parallel training is right only while all ranks hold the same network."""
+    others = ranks.differing(parameters)
+    if others:
+        raise TrainingError(
+            f"ranks {', '.join(map(str, others))} hold other parameters than rank 0, so their gradients were not "
+            "averaged. Do not use these checkpoints; a custom loss or network may draw random numbers of its own."
+        )
+    if ranks.count > 1:
+        log.info("all %d ranks hold the same parameters", ranks.count)
 
 
 def _nothing_left(run: RunFolder, state: TrainState, advice: str) -> float:

@@ -24,6 +24,7 @@ class Classification:
 
     train_chain, eval_chain: transforms of the training and of the evaluation
     dvpp: an Ascend decodes and resizes
+    shard: (rank, number of ranks) of this process; batch_size is per rank
     """
 
     metric_names = ("top1", "top5", "mean_class_accuracy")
@@ -40,10 +41,12 @@ class Classification:
         seed: int,
         loader: LoaderOptions,
         dvpp: bool = False,
+        shard: tuple[int, int] = (0, 1),
     ) -> None:
         self.data = data
         self.train_chain, self.eval_chain = train_chain, eval_chain
         self.image_size, self.batch_size, self.seed, self.loader = image_size, batch_size, seed, loader
+        self.shard = shard
         self.dvpp = dvpp and dvpp_is_there()
         if dvpp and not self.dvpp:
             log.warning("device.dvpp=true: this MindSpore has no DVPP operators; the CPU decodes and resizes.")
@@ -66,6 +69,7 @@ class Classification:
             loader=loader,
             first_epoch=start[0],
             first_step=start[1],
+            shard=self.shard,
             dvpp=self.dvpp,
             bad=self.data.bad_samples,
         )
@@ -79,6 +83,7 @@ class Classification:
             image_size=self.image_size,
             batch_size=self.batch_size,
             loader=self.loader,
+            shard=self.shard,
             dvpp=self.dvpp,
             bad=self.data.bad_samples,
         )
@@ -90,7 +95,7 @@ class Classification:
 
     def files_of(self, step: int) -> list[str]:
         """Paths of the pictures at the places of the training's batch `step`, from 1."""
-        return files_of_batch(self.data.train.records, self.seed, self.batch_size, step)
+        return files_of_batch(self.data.train.records, self.seed, self.batch_size, step, self.shard)
 
     def loss_arguments(self, network: nn.Cell, accumulate: int) -> dict[str, Any]:
         """What the loss needs besides its configuration."""

@@ -25,6 +25,7 @@ class Detection:
     train_chain, eval_chain: transforms of the training and of the evaluation
     reading: how often and how large training pictures are decoded
     max_boxes: per image; None = from the data
+    shard: (rank, number of ranks) of this process; batch_size is per rank
     """
 
     metric_names = ("map50_95", "map50", "map75")
@@ -41,12 +42,14 @@ class Detection:
         seed: int,
         loader: LoaderOptions,
         dvpp: bool = False,
+        shard: tuple[int, int] = (0, 1),
         reading: Reading = AS_IN_THE_FILES,
         max_boxes: int | None = None,
     ) -> None:
         self.data = data
         self.train_chain, self.eval_chain = train_chain, eval_chain
         self.image_size, self.batch_size, self.seed, self.loader = image_size, batch_size, seed, loader
+        self.shard = shard
         self.reading, self.max_boxes = reading, max_boxes
         if dvpp:
             log.warning("device.dvpp=true: pictures for detection are decoded and transformed on the CPU all the same.")
@@ -72,6 +75,7 @@ class Detection:
             reading=reading,
             first_epoch=start[0],
             first_step=start[1],
+            shard=self.shard,
             bad=self.data.bad_samples,
         )
 
@@ -83,6 +87,7 @@ class Detection:
             image_size=self.image_size,
             batch_size=self.batch_size,
             loader=self.loader,
+            shard=self.shard,
             bad=self.data.bad_samples,
         )
 
@@ -93,7 +98,7 @@ class Detection:
 
     def files_of(self, step: int) -> list[str]:
         """Paths of the pictures at the places of the training's batch `step`, from 1."""
-        return files_of_batch(self.data.train.records, self.seed, self.batch_size, step)
+        return files_of_batch(self.data.train.records, self.seed, self.batch_size, step, self.shard)
 
     def loss_arguments(self, network: nn.Cell, accumulate: int) -> dict[str, Any]:
         """What the loss needs besides its configuration. accumulate: batches per update."""
@@ -102,7 +107,8 @@ class Detection:
             "image_size": self.image_size,
             "anchors_pixels": network.anchors_pixels,
             "strides": network.strides,
-            "batch_factor": accumulate,
+            "batch_factor": accumulate * self.shard[1],
+            "ranks": self.shard[1],
         }
 
     def decoder(self, network: nn.Cell) -> nn.Cell:

@@ -6,7 +6,7 @@ import bisect
 import logging
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,9 @@ class CheckpointSaver(Callback):
     Older ones are last_2.ckpt, last_3.ckpt, ...; the next best are best_2.ckpt, best_3.ckpt, ...
     Must stand behind the evaluation in the list of callbacks.
     facts: what else the state of a checkpoint says, for a resumed run to compare.
+    agree: called before each save, to bring what ranks keep for themselves to one value; only the rank that `writes`
+        leaves files.
+    gathered: gives what is saved in place of `parameters`, where ranks hold parts; called by all of them.
     """
 
     def __init__(
@@ -51,12 +54,17 @@ class CheckpointSaver(Callback):
         policy: KeepPolicy,
         writer: CheckpointWriter,
         facts: Mapping[str, Any],
+        agree: Callable[[], None] | None = None,
+        writes: bool = True,
+        gathered: Callable[[], Sequence[Parameter]] | None = None,
     ) -> None:
         super().__init__()
         self.state, self.folder, self.parameters, self.evaluation = state, folder, parameters, evaluation
         self.policy, self.writer, self.facts = policy, writer, facts
+        self.agree, self.writes, self.gathered = agree, writes, gathered
         self._step = state.step
-        remove_unfinished(folder)  # of a process that was killed
+        if writes:
+            remove_unfinished(folder)  # of a process that was killed
 
     def on_train_step_end(self, run_context) -> None:
         every, step = self.policy.every_steps, self.state.step
@@ -70,14 +78,17 @@ class CheckpointSaver(Callback):
     def save_epoch(self) -> None:
         """Save what the end of an epoch asks for."""
         rank = self._rank()
-        self.save_last()
+        self.save_last()  # the ranks agree here; nothing moves before the saves that follow
         if rank is not None:
             self._save("best", rank)
         is_whole = self.state.step % self.state.steps_per_epoch == 0  # and not cut by max_steps or a signal
         if self.policy.every > 0 and self.state.epoch % self.policy.every == 0 and is_whole:
             self._save(f"epoch_{self.state.epoch:04d}")
 
-    def save_last(self) -> None:
+    def save_last(self, alone: bool = False) -> None:
+        """alone: without the other ranks, which may not be at the same step."""
+        if self.agree is not None and not alone:
+            self.agree()
         self._save("last", 0, self.policy.last)
 
     def _rank(self) -> int | None:
@@ -98,6 +109,9 @@ class CheckpointSaver(Callback):
 
     def _save(self, name: str, rank: int = 0, keep: int | None = None) -> None:
         """Write `name`'s file of that rank; those from the rank on move one place down, the one behind `keep` goes."""
+        parameters = self.parameters if self.gathered is None else self.gathered()
+        if not self.writes:
+            return
         keep = self.policy.best if keep is None else keep
         state = {**self.state.saved(), **self.facts}
 
@@ -105,7 +119,7 @@ class CheckpointSaver(Callback):
             if not name.startswith("epoch"):
                 _move_down([self._path(name, place) for place in range(rank, keep)])
 
-        self.writer.write(self._path(name, rank), self.parameters, state, make_room)
+        self.writer.write(self._path(name, rank), parameters, state, make_room)
         # for people; what a resumed run reads stands in the checkpoint itself
         try:
             write_json(self.folder / "state.json", {key: value for key, value in state.items() if key != "unlogged"})

@@ -140,3 +140,23 @@ def test_missing_weights(call, tmp_path: Path) -> None:
     assert 'Did you mean "yolov5n.pt"?' in result.err
     assert result.configs == []
     assert call("train", "weights=yolov5n.pt").code == 0
+
+
+def test_processes_of_another_launcher_are_refused(call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MS_ROLE", "MS_WORKER")
+    result = call("train")
+    assert result.code == 2 and not result.configs
+    assert "another launcher has started this process (MS_ROLE=MS_WORKER)" in result.err
+
+
+def test_a_launch_runs_the_task_in_other_processes(call, monkeypatch: pytest.MonkeyPatch) -> None:
+    from msrun_cli.tasks import launch
+
+    launched = []
+    monkeypatch.setattr(launch, "launch", lambda config, task: launched.append((config, task)))
+    result = call("train", "launch=local", "launch.workers=2")
+    assert result.code == 0 and not result.configs
+    ((config, task),) = launched
+    assert config.parallel.mode == "data_parallel" and config.launch.workers == 2 and ":" in task
+    result = call("train", "launch=local", "launch.workers=1")  # nobody to launch
+    assert result.code == 0 and len(result.configs) == 1 and len(launched) == 1

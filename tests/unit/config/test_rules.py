@@ -20,6 +20,10 @@ def nested(**values: Any) -> dict[str, Any]:
 STEP = {"decay": "step", "milestones": [0.3, 0.6], "gamma": 0.1, "warmup_epochs": None}
 RESNET = {"name": "resnet18", "task": "classification"}
 CLASSIFY = {"name": "classification"}
+LOCAL = {"kind": "local", "workers": 2, "nodes": 1, "node_rank": 0, "port": None}
+CLUSTER = LOCAL | {"kind": "cluster", "nodes": 2, "port": 8118}
+SEMI_AUTO = {"mode": "semi_auto"}
+SHARDING = {"mode": "optimizer_sharding", "level": "level1", "threshold_kb": 64, "shard_size": -1}
 FOLDERS = {"name": "imagefolder", "_target_": "msrun_cli.data.imagefolder.read_imagefolder"}
 
 
@@ -35,6 +39,20 @@ FOLDERS = {"name": "imagefolder", "_target_": "msrun_cli.data.imagefolder.read_i
         (nested(checkpoint=None, weights=None), "must be set"),
         (nested(checkpoint="a", weights="b"), "Remove one"),
         (nested(device__sink_size=0), "device.sink_size=0"),
+        (nested(launch=LOCAL | {"kind": "none"}), "Set launch=local as well"),
+        (nested(launch=LOCAL | {"kind": "none", "nodes": 2}), "Set launch=cluster as well"),
+        (nested(launch=LOCAL | {"nodes": 2}), "Set launch=cluster for several hosts"),
+        (nested(launch=CLUSTER | {"node_rank": 2}), "at most 1"),
+        (nested(launch=CLUSTER | {"port": None}), "launch.port=8118"),
+        (nested(launch=LOCAL, parallel={"mode": "none"}), "2 processes would each train the same"),
+        (nested(launch=LOCAL | {"kind": "none", "workers": 1}, parallel={"mode": "data_parallel"}), "several devices"),
+        (nested(parallel={"mode": "auto"}), "choose parallel=auto instead"),
+        (nested(parallel={"mode": "semi_auto", "level": "level1"}), "unknown key parallel.level"),
+        (nested(parallel=SEMI_AUTO, device__target="cpu", device__mode="graph"), "data_parallel only there"),
+        (nested(parallel=SEMI_AUTO, device__target="auto", device__mode="pynative"), "device.mode=graph"),
+        (nested(parallel=SHARDING | {"shard_size": 3}, launch=CLUSTER), "divisor of the 4 devices"),
+        (nested(parallel=SEMI_AUTO, accumulate=1, nbs=None, ema__enabled=True), "ema=off"),
+        (nested(parallel=SEMI_AUTO, accumulate=2, nbs=None, ema__enabled=False), "accumulate=1"),
         (nested(optimizer={"lr": 0.1, "settings": 3}), "use optimizer.groups"),
         (nested(clip_norm=10.0, clip_value=0.5), "clip_norm=null"),
         (nested(eval_transforms={"a": {"until_epoch": -1}, "b": None}), "eval_transforms.a.until_epoch"),
@@ -95,7 +113,9 @@ def test_no_violation(config: dict[str, Any]) -> None:
         (nested(loss_scale__type="none", amp__level="O2", amp__dtype="float16"), "loss_scale=dynamic"),
         (nested(device__mode="pynative", device__jit_level="O1"), "no effect"),
         (nested(device__mode="pynative", device__save_graphs=True), "no effect"),
-        (nested(accumulate=1, nbs=64, batch_size=16), "accumulate=null"),
+        (nested(accumulate=1, nbs=64, batch_size=16, launch=LOCAL), "weight decay by 0.5"),
+        (nested(launch=LOCAL | {"workers": 1}), "without a scheduler"),
+        (nested(launch=LOCAL, logger__progress="rich"), "line by line"),
         (nested(early_stopping={"patience": 20, "min_delta": 0.0}, epochs=20), "never ends"),
         (nested(early_stopping={"patience": None, "min_delta": 0.1}, epochs=20), "no effect"),
         (nested(freeze=["model.0.*"], weights=None, resume=None), "random start"),

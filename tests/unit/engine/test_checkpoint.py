@@ -9,7 +9,7 @@ from pathlib import Path
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Parameter, Tensor
+from mindspore import Parameter, Tensor, nn
 
 from msrun_cli.common.errors import CheckpointError
 from msrun_cli.common.files import atomic_path
@@ -20,6 +20,7 @@ from msrun_cli.engine.checkpoint import (
     CheckpointWriter,
     assign_all,
     newest_complete,
+    put_together,
     read_checkpoint,
     save_checkpoint,
 )
@@ -154,6 +155,27 @@ def test_a_folder_that_is_gone(background, tmp_path):
     (tmp_path / "run").write_text("a file stands where the folder was")
     with pytest.raises(CheckpointError, match=r"cannot be written \(.*older checkpoints are intact"):
         end_epoch(callback, 1)
+
+
+def test_parameters_that_ranks_hold_in_parts_are_put_together_by_all(tmp_path):
+    """The rank that writes nothing takes part as well; the file holds what came out, not its own parts."""
+    whole = [parameter(7.0)]
+    called = []
+    for writes in (True, False):
+        callback = saver(tmp_path / str(writes), KeepPolicy())
+        callback.writes, callback.gathered = writes, lambda: called.append(1) or whole
+        callback.save_last()
+    assert len(called) == 2
+    assert (read_checkpoint(tmp_path / "True" / "last.ckpt").arrays["weight"] == 7).all()
+    assert not (tmp_path / "False" / "last.ckpt").exists()
+
+
+def test_put_together_gives_the_wanted_parameters_of_a_cell():
+    cell = nn.Dense(3, 2)
+    cell.update_parameters_name("net.")
+    found = put_together(cell, [cell.weight])
+    assert [item.name for item in found] == ["net.weight"]
+    np.testing.assert_array_equal(found[0].asnumpy(), cell.weight.asnumpy())
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), RuntimeError("no space")])

@@ -48,6 +48,13 @@ def test_other_batch_size_in_the_middle():
         go_on(checkpoint(23), TrainState(5, 20, 2), FACTS)
 
 
+def test_other_number_of_devices_in_the_middle():
+    """Two devices with two images each stand where one with four does; as many steps of other batches do not."""
+    assert go_on(checkpoint(23, images_per_step=4), TrainState(5, 10, 4), FACTS) == (2, 3)
+    with pytest.raises(ConfigError, match="had 4 images on all devices together; now they have 8"):
+        go_on(checkpoint(23), TrainState(5, 10, 8), FACTS)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

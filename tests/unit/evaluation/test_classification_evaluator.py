@@ -110,3 +110,35 @@ def test_another_number_of_classes_is_an_error():
 def test_nothing_to_evaluate():
     with pytest.raises(DataError, match="no picture"):
         evaluate(order=[-1, -1])
+
+
+def test_shares_of_two_ranks_give_the_whole_result():
+    """Rank 1 sees one picture less; a picture that came to both counts once."""
+    shares = [np.arange(53)[0::2], np.append(np.arange(53)[1::2], 0)]
+    sent = []
+    for share in shares:
+        with pytest.raises(StopIteration):
+            ClassificationEvaluator()(predict, batches(8, share), SPLIT, DATA, gather=_sent_to(sent))
+    expected = evaluate()
+    for share in shares:
+        found = ClassificationEvaluator()(predict, batches(8, share), SPLIT, DATA, gather=lambda _: sent)
+        assert found.metrics == expected.metrics and found.images == 53
+        np.testing.assert_array_equal(found.confusion, expected.confusion)
+        np.testing.assert_array_equal(found.predicted, expected.predicted)
+        np.testing.assert_array_equal(found.probability, expected.probability)
+
+
+def test_a_rank_without_pictures_still_gets_the_result():
+    sent = []
+    with pytest.raises(StopIteration):
+        ClassificationEvaluator()(predict, batches(8), SPLIT, DATA, gather=_sent_to(sent))
+    found = ClassificationEvaluator()(predict, (), SPLIT, DATA, gather=lambda own: [*sent, own])
+    assert found.metrics == evaluate().metrics
+
+
+def _sent_to(sent):
+    def gather(arrays):
+        sent.append(arrays)
+        raise StopIteration
+
+    return gather

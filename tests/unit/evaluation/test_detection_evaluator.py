@@ -100,3 +100,26 @@ def test_boxes_are_clipped_to_the_image():
     boxes_xyxy = np.array([[-10, -10, 200, 200]], np.float32)
     np.testing.assert_array_equal(to_original(boxes_xyxy, GEOMETRY), [[0, 0, 100, 80]])
     assert to_original(np.zeros((0, 4), np.float32), GEOMETRY).shape == (0, 4)
+
+
+@pytest.mark.parametrize("shares", [([0, 2], [1]), ([0, 1, 2], []), ([0, 2], [1, 0])])
+def test_shares_of_two_ranks_give_the_whole_result(split, shares):
+    def with_nothing_on_image_1(images):
+        predictions = perfect(images)
+        predictions[images[:, 0, 0, 0] == 1, :, 4] = 0
+        return predictions
+
+    def evaluate(groups, gather=None):
+        return DetectionEvaluator()(with_nothing_on_image_1, batches_of(*groups), split, data_of(), gather=gather)
+
+    expected = evaluate([[0, 1, 2]])
+    sent = []
+    for share in shares:
+        evaluate([share] if share else [], gather=lambda arrays: sent.append(arrays) or [arrays])
+    for share in shares:
+        found = evaluate([share] if share else [], gather=lambda arrays: sent)
+        assert found.metrics == expected.metrics and found.images == 3
+        for one, other in zip(found.detections, expected.detections, strict=True):
+            for name in ("boxes_xyxy", "scores", "labels"):
+                np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+                assert getattr(one, name).dtype == getattr(other, name).dtype

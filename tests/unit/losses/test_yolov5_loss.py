@@ -164,3 +164,29 @@ def test_ciou_of_equal_and_distant_boxes():
     other = Tensor(np.array([[1.0, 2.0], [10.0, 0.0]], np.float32))
     value = complete_iou(center, size, other, size).asnumpy()
     np.testing.assert_allclose(value, [1.0, -(100 / (144 + 4))], rtol=1e-5, atol=1e-6)
+
+
+def test_mean_over_ranks_is_the_loss_of_the_whole_batch():
+    """The second share has no boxes at all, so the shares must be weighed by what matched."""
+    ms.set_context(mode=ms.PYNATIVE_MODE)
+    rng = np.random.default_rng(6)
+    maps = random_maps(rng, 4, 3)
+    targets = random_targets(rng, 4, 8, 3, 5)
+    targets[2:] = -1
+    whole_total, whole = compute(maps, targets, 3)
+
+    loss = YOLOv5Loss(3, SIZE, ANCHORS, STRIDES, batch_factor=2, ranks=2)
+    shares = [slice(0, 2), slice(2, 4)]
+    counts: list[list[np.ndarray]] = []
+    for share in shares:  # what each rank would send, level by level
+        counts.append([])
+        loss.counted.sum = lambda count: counts[-1].append(count.asnumpy()) or count
+        loss(tuple(Tensor(m[share]) for m in maps), Tensor(targets[share]))
+    together = [sum(level) for level in zip(*counts, strict=True)]
+    results = []
+    for share in shares:
+        answers = iter(together)
+        loss.counted.sum = lambda count, answers=answers: Tensor(next(answers))
+        results.append(loss(tuple(Tensor(m[share]) for m in maps), Tensor(targets[share])))
+    np.testing.assert_allclose(np.mean([terms.asnumpy() for _, terms in results], axis=0), whole, rtol=1e-5)
+    assert np.mean([total.asnumpy() for total, _ in results]) == pytest.approx(whole_total, rel=1e-5)
