@@ -10,11 +10,12 @@ from collections.abc import Sequence
 
 from msrun_cli.runtime.process import unblock_signals
 
-COMMANDS = ("train", "eval", "check-data")
+COMMANDS = ("train", "eval", "check-data", "profile")
 _PROGRAM_OPTIONS = ("-h", "--help", "--version", "--install-completion", "--show-completion")
 _COMMAND_OPTIONS = {"-m", "--multirun", "-c", "--cfg", "--resolve", "-p", "--package", "-i", "--info", "--debug"}
 _COMMAND_OPTIONS |= {"-cn", "--config-name", "-cd", "--config-dir"}
 _CHECK_OPTIONS = {"--save", "--json", "--strict", "--deep"}
+_PROFILE_OPTIONS = {"--compare"}
 _LAUNCHER = "mindspore.parallel.cluster.run"
 
 
@@ -38,10 +39,10 @@ def misspelt(words: Sequence[str]) -> str | None:
     """What to say when the words look like ours with a slip; None when they are meant for MindSpore's launcher."""
     first = words[0]
     option = first.partition("=")[0]
-    if option in _COMMAND_OPTIONS | _CHECK_OPTIONS:
+    if option in _COMMAND_OPTIONS | _CHECK_OPTIONS | _PROFILE_OPTIONS:
         named = [word for word in words if word in COMMANDS]
         rest = " ".join(word for word in words if word not in named[:1])
-        usual = "check-data" if option in _CHECK_OPTIONS else "train"
+        usual = "check-data" if option in _CHECK_OPTIONS else "profile" if option in _PROFILE_OPTIONS else "train"
         return f"options stand behind the command: msrun {named[0] if named else usual} {rest}"
     if first.startswith("-") or os.path.exists(first) or os.path.splitext(first)[1] == ".py":
         return None

@@ -46,3 +46,7 @@ Save = Annotated[str | None, typer.Option("--save", metavar="DIR", help="Write r
 Json = Annotated[bool, typer.Option("--json", help="Print the report as JSON on standard output, nothing else.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Warnings end with exit code 1.")]
 Deep = Annotated[bool, typer.Option("--deep", help="Decode every image whole.")]
+Compare = Annotated[
+    tuple[str, str] | None,
+    typer.Option("--compare", metavar="A B", help="Show two profiles side by side: run folders or their profile.json."),
+]

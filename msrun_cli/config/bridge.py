@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -56,14 +56,30 @@ class Flags:
 TRAIN = Command("train", "msrun_cli.tasks.train:train")
 EVAL = Command("eval", "msrun_cli.tasks.evaluate:evaluate")
 CHECK_DATA = Command("check-data", "msrun_cli.tasks.check_data:check_data")
+PROFILE = Command("profile", "msrun_cli.tasks.profile:profile")
+COMPARE_PROFILES = "msrun_cli.tasks.profile:compare"
 
 
 def run(command: Command, overrides: list[str], flags: Flags) -> int:
     """Run the command and return the exit code; errors for users are printed on stderr."""
+    return _guarded(lambda: _run(command, overrides, flags), flags.debug)
+
+
+def call(task: str, arguments: Sequence[str], debug: bool) -> int:
+    """Run a task ("module:function") that has no configuration; its result is the exit code."""
+
+    def called() -> int:
+        prepare_process()  # before mindspore is imported with the task
+        return int(_imported(task)(*arguments))
+
+    return _guarded(called, debug)
+
+
+def _guarded(function: Callable[[], int], debug: bool) -> int:
     try:
-        return _run(command, overrides, flags)
+        return function()
     except UserError as error:
-        if flags.debug:
+        if debug:
             traceback.print_exc()
         say_error(error)
         return error.exit_code
@@ -243,8 +259,12 @@ class Job:
             raise ConfigError("\n\n".join(problems))
         _require_files([config])
         prepare_process()  # before mindspore is imported with the task
-        module, _, function = self.command.task.partition(":")
-        return getattr(importlib.import_module(module), function)(schema.conform(config, root))
+        return _imported(self.command.task)(schema.conform(config, root))
+
+
+def _imported(task: str) -> Callable[..., Any]:
+    module, _, function = task.partition(":")
+    return getattr(importlib.import_module(module), function)
 
 
 def _exit_code(job: Job) -> int:
