@@ -58,6 +58,13 @@ FOLDERS = {"name": "imagefolder", "_target_": "msrun_cli.data.imagefolder.read_i
             "train_transforms.b",
         ),
         (nested(checkpoint={"monitor": "map50"}, task=CLASSIFY), "top1, top5"),
+        (nested(profile__what="both", resume="outputs/train/x"), "weights=RUN/checkpoints/last.ckpt"),
+        (nested(profile={"what": "data", "amp": ["O0", "O2"], "try": False}), "profile.what=both"),
+        (nested(profile={"what": "data", "amp": [], "try": True}), "profile.try=true"),
+        (
+            nested(profile={"what": "step", "amp": ["O2"], "try": False}, amp__dtype="bfloat16", device__target="cpu"),
+            "amp.dtype=float16",
+        ),
         (nested(image_size=32, model__name="yolov5n", model__task="detection"), "at least 64"),
     ],
 )
@@ -77,6 +84,8 @@ def test_violations(config: dict[str, Any], word: str) -> None:
         nested(schedule__warmup_epochs=0.0, epochs=1),
         nested(accumulate=None, nbs=64),
         nested(checkpoint={"every": 1}, weights=None),
+        nested(profile={"what": "both", "amp": ["O0", "O2"], "try": True}, resume=None),
+        nested(profile={"what": "step", "amp": ["O0"], "try": False}, amp__dtype="bfloat16", device__target="cpu"),
         nested(checkpoint=None, weights="b"),
         nested(eval_transforms={"a": {"until_epoch": None}, "b": None}),
     ],

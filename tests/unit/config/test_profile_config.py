@@ -1,0 +1,55 @@
+"""The configuration of a profile is that of a training, with a section of its own."""
+
+from __future__ import annotations
+
+import pytest
+from omegaconf import OmegaConf
+
+
+def test_it_is_the_training_recipe(call) -> None:
+    words = ("model=resnet18", "dataset=imagefolder", "dataset.root=x", "optimizer.lr=0.3", "schedule=cosine")
+    train = OmegaConf.create(call("train", *words, cfg="job").out)
+    profile = OmegaConf.create(call("profile", *words, cfg="job").out)
+    assert set(profile) - set(train) == {"profile"}
+    assert OmegaConf.masked_copy(profile, list(train)) == train
+
+
+@pytest.mark.parametrize(
+    ("word", "levels"),
+    [
+        ("profile.amp=O0,O2", ["O0", "O2"]),
+        ("profile.amp=[O0,O2]", ["O0", "O2"]),
+        ("profile.amp=O3", ["O3"]),
+        ("profile.amp=[]", []),
+    ],
+)
+def test_levels_are_one_list(call, word: str, levels: list[str]) -> None:
+    result = call("profile", word)
+    assert result.code == 0, result.err
+    config = result.configs[-1]
+    assert list(config.profile.amp) == levels
+    assert config.epochs == 10  # the recipe of the generated shapes
+
+
+def test_a_sweep_over_levels_stays_one(call) -> None:
+    result = call("profile", "profile.amp=O0,O2", "epochs=0", multirun=True)
+    assert result.code == 2 and "epochs=0" in result.err  # composed and checked as two jobs
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("profile.what=speed", "both, data, step"),
+        ("profile.wat=data", 'mean "profile.what"?'),
+        ("profile.steps=2", "at least 5"),
+        ("profile.amp=O0,O5", "O0, O1, O2, O3"),
+        ("profile.amp=null", "must be a list"),
+        ("profile.try=maybe", "true or false"),
+        ("profile=3", "must be a section"),
+    ],
+)
+def test_slips(call, word: str, said: str) -> None:
+    result = call("profile", word)
+    assert result.code == 2 and result.configs == []
+    assert said in result.err
+    assert "Traceback" not in result.err
