@@ -57,7 +57,7 @@ TRAIN = Command("train", "msrun_cli.tasks.train:train")
 EVAL = Command("eval", "msrun_cli.tasks.evaluate:evaluate")
 CHECK_DATA = Command("check-data", "msrun_cli.tasks.check_data:check_data")
 PROFILE = Command("profile", "msrun_cli.tasks.profile:profile")
-COMPARE_PROFILES = "msrun_cli.tasks.profile:compare"
+COMPARE_PROFILES = "msrun_cli.tasks.compare_profiles:compare"
 
 
 def run(command: Command, overrides: list[str], flags: Flags) -> int:
@@ -66,13 +66,8 @@ def run(command: Command, overrides: list[str], flags: Flags) -> int:
 
 
 def call(task: str, arguments: Sequence[str], debug: bool) -> int:
-    """Run a task ("module:function") that has no configuration; its result is the exit code."""
-
-    def called() -> int:
-        prepare_process()  # before mindspore is imported with the task
-        return int(_imported(task)(*arguments))
-
-    return _guarded(called, debug)
+    """Run a task ("module:function") that has no configuration and no MindSpore; its result is the exit code."""
+    return _guarded(lambda: int(_imported(task)(*arguments)), debug)
 
 
 def _guarded(function: Callable[[], int], debug: bool) -> int:

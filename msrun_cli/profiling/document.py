@@ -47,5 +47,6 @@ def _near(path: Path) -> str:
     folder = path if path.is_dir() else path.parent
     if not folder.is_dir():
         return ""
-    found = sorted(folder.glob(f"*/{FILE}"))[-3:] or sorted(folder.glob(f"*/*/{FILE}"))[-3:]
+    depths = (sorted(folder.glob(f"{'*/' * depth}{FILE}"))[-3:] for depth in (1, 2, 3))
+    found = next((files for files in depths if files), [])
     return f", such as {', '.join(str(file.parent) for file in found)}" if found else ""

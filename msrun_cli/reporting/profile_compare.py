@@ -88,7 +88,8 @@ def _cell(found: tuple[float, str] | None) -> str:
 def _operators(first: dict[str, Any], second: dict[str, Any]) -> Table:
     """The types with the largest difference in time."""
     one, two = ({row["name"]: row["ms"] for row in operators["by_type"]} for operators in (first, second))
-    names = sorted({*one, *two}, key=lambda name: -abs(two.get(name, 0.0) - one.get(name, 0.0)))[:_TYPES]
+    differences = {name: abs(two.get(name, 0.0) - one.get(name, 0.0)) for name in [*one, *two]}
+    names = sorted(differences, key=lambda name: -differences[name])[:_TYPES]
     table = Table(title="Operators whose time differs most, ms per step")
     table.add_column("type", overflow="fold")
     for heading in ("A", "B", "B - A"):

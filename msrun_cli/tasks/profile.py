@@ -5,21 +5,19 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from pathlib import Path
 from typing import Any
 
 from msrun_cli.builders.data import build_data, build_task
 from msrun_cli.builders.device import build_device
 from msrun_cli.builders.profile import build_about, build_settings, job_options, job_words, training_words
 from msrun_cli.config.schema import ProfileConfig
-from msrun_cli.profiling.document import read_document, write_document
+from msrun_cli.profiling.document import write_document
 from msrun_cli.profiling.levels import compare_levels
 from msrun_cli.profiling.outcome import Outcome, facts_of
 from msrun_cli.profiling.pipeline import measure_pipeline
 from msrun_cli.profiling.proposals import advice, propose
 from msrun_cli.profiling.trials import TrialRunner, best_overrides, paste_line, try_all
 from msrun_cli.profiling.verdict import judge
-from msrun_cli.reporting.profile_compare import compare_tables
 from msrun_cli.reporting.profile_page import write_page
 from msrun_cli.reporting.profile_pictures import draw_pictures
 from msrun_cli.reporting.profile_tables import profile_tables
@@ -80,13 +78,6 @@ def profile(cfg: ProfileConfig) -> float:
     result = _result(outcome)
     run.write_result(result)
     return float(result["objective"])
-
-
-def compare(first: str, second: str) -> int:
-    """Print two profiles side by side: run folders or their profile.json. Returns 0."""
-    documents = [read_document(Path(path).expanduser()) for path in (first, second)]
-    console.print(compare_tables(*documents, first, second))
-    return 0
 
 
 def _result(outcome: Outcome) -> dict[str, Any]:
