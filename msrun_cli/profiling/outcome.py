@@ -103,6 +103,7 @@ def facts_of(steps: StepProfile, data: DataProfile | None, device: str) -> Facts
         phases=steps.phase_shares,
         alone_ms=statistics.median(time.work for time in steps.alone) if steps.alone and data is not None else None,
         beside_ms=statistics.median(time.work for time in steps.times),
+        reading_ms=None if data is None else steps.batch_size * data.stages.cpu_ms,
         compile_s=steps.compile_s,
         planned_s=steps.planned_steps * steps.batch_size / steps.images_per_s if steps.images_per_s else None,
         data_images_per_s=None if data is None else data.images_per_s,

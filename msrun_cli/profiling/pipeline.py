@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Iterator
@@ -85,6 +86,7 @@ def measure_pipeline(batches: Batches, epochs: int, seconds: float) -> DataProfi
     stages = stage_times(batches.rows, seconds=0.25 * seconds)
     threads = {} if batches.processes else rates_by_threads(batches.rows, 0.3 * seconds)
     milliseconds = _read(_endless(batches, epochs), 0.45 * seconds)
+    gc.collect()  # the iterator's readers must not go on beside what is measured next
     batches.rewind()
     return DataProfile(
         images_per_s=1000 * batches.images_per_batch * len(milliseconds) / sum(milliseconds),

@@ -22,6 +22,7 @@ class Facts:
     communication_share: of the step in which the device only communicates
     phases: share of forward, backward and update of the operators' time
     alone_ms: call + device on a constant batch, nothing else running; beside_ms: in the training; both medians
+    reading_ms: processor time of reading a batch
     compile_s: of the train step; planned_s: of all steps of the run, at this speed
     data_images_per_s: of the pipeline alone; images_per_s: of the training
     """
@@ -35,6 +36,7 @@ class Facts:
     phases: dict[str, float] = field(default_factory=dict)
     alone_ms: float | None = None
     beside_ms: float | None = None
+    reading_ms: float | None = None
     compile_s: float | None = None
     planned_s: float | None = None
     data_images_per_s: float | None = None
@@ -159,21 +161,37 @@ _SENTENCES = {INPUT: _input, COMPUTE: _compute, HOST: _host, COMMUNICATION: _com
 
 
 def contention(facts: Facts) -> float | None:
-    """How many times as long the train step takes beside the data readers, where that is worth a word."""
+    """How many times as long the train step takes beside the data readers, where that is worth a word and theirs."""
+    factor = _slowdown(facts)
+    return factor if factor is not None and _is_of_readers(facts) else None
+
+
+def _slowdown(facts: Facts) -> float | None:
     if not facts.alone_ms or not facts.beside_ms or facts.beside_ms / facts.alone_ms < CONTENTION:
         return None
     return facts.beside_ms / facts.alone_ms
 
 
+def _is_of_readers(facts: Facts) -> bool:
+    """Whether their work is large enough to explain at least half of what the step takes longer."""
+    longer = (facts.beside_ms or 0.0) - (facts.alone_ms or 0.0)
+    return facts.reading_ms is None or facts.reading_ms >= 0.5 * longer
+
+
 def _contention(facts: Facts) -> str | None:
-    factor = contention(facts)
+    factor = _slowdown(facts)
     if factor is None:
         return None
-    cause = "they share its cores" if facts.device == "CPU" else "the host feeds both"
-    return (
-        f"The train step takes {facts.beside_ms or 0:.0f} ms beside the data readers, {facts.alone_ms or 0:.0f} ms "
-        f"alone (x{factor:.2f}): {cause}."
+    times = (
+        f"The train step takes {facts.beside_ms or 0:.0f} ms beside the data readers, {facts.alone_ms or 0:.0f} ms alone "
+        f"(x{factor:.2f})"
     )
+    if not _is_of_readers(facts):
+        return (
+            f"{times}, but reading a batch is only {facts.reading_ms or 0:.0f} ms of work: something else keeps this "
+            "machine busy, so trust shares more than times."
+        )
+    return f"{times}: {'they share its cores' if facts.device == 'CPU' else 'the host feeds both'}."
 
 
 def _headroom(facts: Facts, bounds: list[str]) -> str | None:

@@ -78,6 +78,7 @@ def test_compute_bound() -> None:
 def test_readers_that_take_the_cores_of_a_cpu_become_fewer() -> None:
     assert names(replace(STEADY, beside_ms=150, images_per_s=50))[0] == "dataset.workers=1"
     assert names(replace(STEADY, beside_ms=150, images_per_s=90)) == ["batch_size=16"]  # one would be too slow
+    assert names(replace(STEADY, beside_ms=150, images_per_s=50, reading_ms=5)) == ["batch_size=16"]  # it is not theirs
 
 
 @pytest.mark.parametrize(

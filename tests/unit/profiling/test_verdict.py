@@ -57,6 +57,12 @@ STEADY = Facts(
             ["compute"],
             ["141 ms beside the data readers, 94 ms alone (x1.50): they share its cores"],
         ),
+        ({"beside_ms": 141, "reading_ms": 30}, ["compute"], ["x1.50): they share its cores"]),
+        (
+            {"beside_ms": 141, "reading_ms": 10},
+            ["compute"],
+            ["reading a batch is only 10 ms of work: something else keeps this machine busy"],
+        ),
         ({"busy_share": None, "phases": {}}, ["compute"], ["95 of the 100 ms", "the host's work in the step included"]),
     ],
 )
