@@ -183,8 +183,8 @@ def _contention(facts: Facts) -> str | None:
     if factor is None:
         return None
     times = (
-        f"The train step takes {facts.beside_ms or 0:.0f} ms beside the data readers, {facts.alone_ms or 0:.0f} ms alone "
-        f"(x{factor:.2f})"
+        f"The train step takes {facts.beside_ms or 0:.0f} ms beside the data readers, {facts.alone_ms or 0:.0f} ms "
+        f"alone (x{factor:.2f})"
     )
     if not _is_of_readers(facts):
         return (

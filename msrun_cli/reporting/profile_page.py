@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from msrun_cli.common.files import write_text
-from msrun_cli.reporting.profile_tables import PART_WORDS, figures, how_to_open, interval, percent, proposal_outcome
+from msrun_cli.reporting.profile_tables import PART_WORDS, figures, how_to_open, level_figures, proposal_outcome
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
@@ -106,23 +106,12 @@ def _operators(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _levels(rows: Sequence[dict[str, Any]]) -> str:
-    cells = []
-    for row in rows:
-        if row["error"] is not None:
-            cells.append([row["level"], f'<span class="failed">{escape(row["error"])}</span>', "", "", "", ""])
-            continue
-        memory = row["peak_device_mib"] or row["peak_rss_mib"]
-        cells.append(
-            [
-                row["level"],
-                f"{row['step_ms']['median']:.2f} ms",
-                interval(row) if row.get("outcome") else "-",
-                f"{memory:.0f} MiB",
-                f"{row['loss']:.6g} ({percent(row.get('loss_difference'))})",
-                f"{row['loss_after']:.6g} ({percent(row.get('loss_difference_after'))}, {row['after_steps']} steps)",
-            ]
-        )
-    return _table(["amp", "step", "speed", "memory", "first loss", "later loss"], cells, numbers=(1, 2, 3, 4, 5))
+    columns = [level_figures(row) for row in rows]
+    cells = [
+        [escape(words), *(escape(column.get(words, "-")) for column in columns)]
+        for words in dict.fromkeys(words for column in columns for words in column)
+    ]
+    return _table(["", *(row["level"] for row in rows)], cells, numbers=range(1, len(rows) + 1))
 
 
 def _ending(document: dict[str, Any]) -> list[str]:

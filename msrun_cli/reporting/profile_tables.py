@@ -173,37 +173,34 @@ def _dataset_words(dataset: dict[str, Any]) -> str:
 
 
 def level_table(rows: Sequence[dict[str, Any]]) -> Table:
+    """A column per level."""
     table = Table(title="Precision levels: the same weights, the same batch")
-    for heading in (
-        "amp",
-        "step ms",
-        "images/s",
-        "speed",
-        "memory MiB",
-        "compile s",
-        "loss",
-        "difference",
-        "after steps",
-    ):
-        table.add_column(heading, justify="right" if heading != "amp" else "left", no_wrap=True)
+    table.add_column("", no_wrap=True)
     for row in rows:
-        if row["error"] is not None:
-            table.add_row(row["level"], Text(f"failed: {row['error']}", style="red"))
-            continue
-        memory = row["peak_device_mib"] or row["peak_rss_mib"]
-        after = f"{percent(row.get('loss_difference_after'))} ({row['after_steps']})"
-        table.add_row(
-            row["level"],
-            f"{row['step_ms']['median']:.1f}",
-            f"{row['images_per_s']:.1f}",
-            interval(row) if row.get("outcome") else "-",
-            f"{memory:.0f}",
-            "-" if row["compile_s"] is None else f"{row['compile_s']:.1f}",
-            f"{row['loss']:.5g}",
-            percent(row.get("loss_difference")),
-            after,
-        )
+        table.add_column(row["level"], justify="right", overflow="fold")
+    columns = [level_figures(row) for row in rows]
+    for words in dict.fromkeys(words for column in columns for words in column):
+        table.add_row(words, *(escape(column.get(words, "-")) for column in columns))
     return table
+
+
+def level_figures(row: dict[str, Any]) -> dict[str, str]:
+    """What was measured at a level of precision, by words."""
+    if row["error"] is not None:
+        return {"failed": row["error"]}
+    step = row["step_ms"]
+    found = {
+        "step, median (10 % .. 90 %)": f"{step['median']:.1f} ms ({step['p10']:.1f} .. {step['p90']:.1f})",
+        "images/s": f"{row['images_per_s']:.1f}",
+        "speed": f"{row['outcome']}: {interval(row)}" if row.get("outcome") else "-",
+        "memory": f"{row['peak_device_mib'] or row['peak_rss_mib']:.0f} MiB",
+        "compilation": "-" if row["compile_s"] is None else f"{row['compile_s']:.1f} s",
+        "first loss": f"{row['loss']:.6g}",
+        "difference": percent(row.get("loss_difference")),
+        f"loss after {row['after_steps']} steps": f"{row['loss_after']:.6g}",
+        f"difference after {row['after_steps']} steps": percent(row.get("loss_difference_after")),
+    }
+    return found
 
 
 def conclusion(document: dict[str, Any]) -> Text:
@@ -262,7 +259,7 @@ def interval(item: dict[str, Any]) -> str:
 
 
 def percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:+.2%}"
+    return "-" if value is None else "0 %" if value == 0 else f"{100 * value:+.2g} %"
 
 
 def how_to_open(document: dict[str, Any]) -> str:

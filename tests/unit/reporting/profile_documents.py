@@ -101,5 +101,5 @@ _LEVEL = {
 LEVELS: list[dict[str, Any]] = [
     {"level": "O0", **_LEVEL, "outcome": None},
     {"level": "O2", **_LEVEL, "loss_difference": 0.0012, "outcome": FASTER, "gain": 1.3},
-    {"level": "O3", "error": "exit code 1: no kernel"},
+    {"level": "O3", "error": "exit code 1: no [kernel]"},
 ]
