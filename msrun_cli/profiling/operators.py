@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 PHASES = ("forward", "backward", "update")
+UNKNOWN = "-"
 # Beginnings of the names that graph compilation gives to operators of the train step's cells. What stands in the train
 # step itself (norm of the gradient, clipping, counters, copies of statistics) is part of the update.
 _SCOPES = (
@@ -19,7 +20,6 @@ _SCOPES = (
     ("Default/reducer-", "update"),
 )
 _SUFFIXES = ("Grad", "GradV2", "BackpropInput", "BackpropFilter", "GradExt")
-_OPTIMIZERS = ("Momentum", "SGD", "Adam", "Lion", "ApplyMomentum", "AdamWeightDecay")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,8 @@ class Row:
 class OperatorSummary:
     """busy_ms: per step, time in which at least one operator ran; phases_ms: per step, adds up to operators_ms.
 
-    split: whether names told the phases (else by the types' names, as in PyNative mode)
+    split: "scopes" when names told the phases; "types" when, as in PyNative mode, they have no scopes: phases_ms is {}
+        then, and a row's phase is "backward" or "-"
     """
 
     steps: int
@@ -92,9 +93,10 @@ def summarize_operators(runs: Sequence[OperatorRun], steps: int) -> OperatorSumm
     ordered = sorted(runs, key=lambda run: run.start_us)
     phases, split = phases_of(ordered)
     total_us = sum(run.duration_us for run in ordered) or 1.0
-    sums = dict.fromkeys(PHASES, 0.0)
+    sums = dict.fromkeys(PHASES if split == "scopes" else (), 0.0)
     for run, phase in zip(ordered, phases, strict=True):
-        sums[phase] += run.duration_us
+        if phase in sums:
+            sums[phase] += run.duration_us
     per_step = 1 / 1000 / steps
     return OperatorSummary(
         steps=steps,
@@ -140,9 +142,7 @@ def _by_scope(name: str) -> str | None:
 
 
 def _by_type(kind: str) -> str:
-    if any(kind.endswith(suffix) for suffix in _SUFFIXES):
-        return "backward"
-    return "update" if kind.startswith(_OPTIMIZERS) else "forward"
+    return "backward" if kind.endswith(_SUFFIXES) else UNKNOWN
 
 
 def _rows(runs: Iterable[tuple[OperatorRun, str, str]], steps: int, total_us: float) -> list[Row]:

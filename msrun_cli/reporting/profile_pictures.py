@@ -24,6 +24,7 @@ COLOURS = {
     "update": "#8d6a9f",
     "step": "#2e6f95",
     "logging": "#9a9a9a",
+    "-": "#6b7a8f",  # operators whose phase is not known
 }
 _TYPES = 15  # bars
 
@@ -105,10 +106,11 @@ def _operators(axes: Axes, document: dict[str, Any]) -> None:
     axes.barh([row["name"] for row in rows], [row["ms"] for row in rows], color=[COLOURS[row["phase"]] for row in rows])
     longest = max(row["ms"] for row in rows) or 1.0
     for place, row in enumerate(rows):
-        words = f" {row['ms']:.1f} ms, {row['share']:.0%}, {row['count']:.0f} x"
-        axes.text(row["ms"], place, words, va="center", fontsize=8)
+        figures = f" {row['ms']:.1f} ms, {row['share']:.0%}, {row['count']:.0f} x"
+        axes.text(row["ms"], place, figures, va="center", fontsize=8)
     phases = {row["phase"] for row in rows}
-    shown = [Patch(color=COLOURS[name], label=name) for name in ("forward", "backward", "update") if name in phases]
+    words = {"forward": "forward", "backward": "backward", "update": "update", "-": "not known"}
+    shown = [Patch(color=COLOURS[name], label=text) for name, text in words.items() if name in phases]
     axes.legend(handles=shown, frameon=False, loc="lower right")
     axes.set(title=f"Operators by type, per step ({operators['operators_ms']:.0f} ms in all)", xlabel="ms per step")
     axes.set_xlim(0, longest * 1.3)

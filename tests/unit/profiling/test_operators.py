@@ -53,8 +53,10 @@ def test_summary_is_per_step() -> None:
 
 def test_without_scopes_the_types_tell() -> None:
     names = [("MatMul", 0), ("ReluGrad", 10), ("Conv2DBackpropInput", 20), ("Momentum", 30)]
-    phases, split = phases_of([OperatorRun(name, name, at, 5) for name, at in names])
-    assert (phases, split) == (["forward", "backward", "backward", "update"], "types")
+    found = [OperatorRun(name, name, at, 5) for name, at in names]
+    assert phases_of(found) == (["-", "backward", "backward", "-"], "types")
+    summary = summarize_operators(found, 1)
+    assert summary is not None and summary.phases_ms == {} and summary.busy_ms == pytest.approx(0.02)
 
 
 def test_time_in_which_several_run_counts_once() -> None:
