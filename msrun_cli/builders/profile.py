@@ -105,16 +105,19 @@ def job_words() -> list[str]:
 
 
 def training_words() -> list[str]:
-    """Those of them that `msrun train` takes."""
-    return [text for text in job_words() if not text.lstrip("+~").startswith(_OWN)]
+    """Those of them that `msrun train` takes, and the folder of configurations that they are from."""
+    own = [text for text in job_words() if not text.lstrip("+~").startswith(_OWN)]
+    return [*_config_dir(), *own]
 
 
 def job_options() -> list[str]:
     """Options of the command line that choose another configuration, for a process that profiles the same."""
-    hydra = HydraConfig.get()
-    name = hydra.job.config_name
-    words = ["--config-name", str(name)] if name not in (None, "profile") else []
-    for source in hydra.runtime.config_sources:
-        if source.provider == "command-line":
-            words += ["--config-dir", str(source.path)]
-    return words
+    name = HydraConfig.get().job.config_name
+    return [*(["--config-name", str(name)] if name not in (None, "profile") else []), *_config_dir()]
+
+
+def _config_dir() -> list[str]:
+    sources = HydraConfig.get().runtime.config_sources
+    return [
+        word for source in sources if source.provider == "command-line" for word in ("--config-dir", str(source.path))
+    ]

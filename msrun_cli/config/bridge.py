@@ -246,6 +246,7 @@ class Job:
 
     def _start(self, config: DictConfig, overrides: list[str]) -> Any:
         from msrun_cli.config import check, preflight, schema
+        from msrun_cli.config.conform import conform
 
         root = schema.ROOTS[self.command.name]
         preflight.take_over_run(config, overrides)
@@ -254,7 +255,7 @@ class Job:
             raise ConfigError("\n\n".join(problems))
         _require_files([config])
         prepare_process()  # before mindspore is imported with the task
-        return _imported(self.command.task)(schema.conform(config, root))
+        return _imported(self.command.task)(conform(config, root))
 
 
 def _imported(task: str) -> Callable[..., Any]:

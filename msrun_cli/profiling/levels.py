@@ -14,8 +14,8 @@ def compare_levels(
     """One row per level, each measured in a process of its own on the same weights and the same constant batch.
 
     level, step_ms, images_per_s, peak_rss_mib, peak_device_mib, compile_s; loss and loss_after: of the first and of a
-    later step, the same one at all levels; loss_difference, loss_difference_after: relative to the first level's; gain,
-    gain_low, gain_high, outcome: of its speed; error: why it failed.
+    later step, the same one at all levels, None = not finite; loss_difference, loss_difference_after: relative to the
+    first level's; gain, gain_low, gain_high, outcome: of its speed; error: why it failed.
     """
     unique = list(dict.fromkeys(levels))
     say(f"comparing amp={', '.join(unique)}, each in a process of its own ...")
@@ -56,5 +56,5 @@ def _row(level: str, trial: Trial, later: int) -> dict[str, Any]:
     }
 
 
-def _relative(value: float, reference: float) -> float | None:
-    return (value - reference) / abs(reference) if reference else None
+def _relative(value: float | None, reference: float | None) -> float | None:
+    return None if value is None or not reference else (value - reference) / abs(reference)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from dataclasses import dataclass, field
 from typing import Any
@@ -169,7 +170,7 @@ def _steps_json(steps: StepProfile, top: int) -> dict[str, Any]:
         "alone": summarize(steps.alone, steps.batch_size).as_json() if steps.alone else None,
         "sunk": summarize(steps.sunk, steps.batch_size).as_json() if steps.sunk else None,
         "compile_s": _round(steps.compile_s, 2),
-        "losses": [float(f"{loss:.7g}") for loss in steps.losses],
+        "losses": [float(f"{loss:.7g}") if math.isfinite(loss) else None for loss in steps.losses],
         "memory": {
             "peak_rss_mib": _round(steps.peak_rss_mib, 1),
             "peak_device_mib": _round(steps.peak_device_mib, 1),

@@ -26,6 +26,8 @@ LEAST_GAIN = 0.03  # less is no reason to change a setting
 _TIMEOUT_S = 900
 _GRACE_S = 20
 _RESAMPLES = 2000
+# Key that the choice of a group is about: an older override of it would win over the choice.
+_WITHIN = {"amp": "amp.level", "loss_scale": "loss_scale.type"}
 
 
 @dataclass(frozen=True)
@@ -73,17 +75,9 @@ class TrialRunner:
 
 def combined(words: Sequence[str], overrides: Sequence[str]) -> list[str]:
     """`words` with `overrides`: what they set again is left out before, hydra's place and mode too."""
-    keys = {_key(text) for text in overrides}
-    kept = []
-    for text in words:
-        key = _key(text)
-        if (
-            key in keys
-            or any(key.startswith(f"{other}.") for other in keys)
-            or key.startswith(("hydra.run", "hydra.mode"))
-        ):
-            continue
-        kept.append(text)
+    replaced = {_key(text) for text in overrides}
+    replaced |= {_WITHIN[key] for key in replaced if key in _WITHIN}
+    kept = [text for text in words if _key(text) not in replaced and not text.startswith(("hydra.run", "hydra.mode"))]
     return [*kept, *overrides]
 
 
@@ -208,7 +202,7 @@ def best_overrides(proposals: Sequence[Proposal]) -> tuple[str, ...]:
 
 
 def paste_line(words: Sequence[str], overrides: Sequence[str]) -> str | None:
-    """The command that trains with them; None = there are none. words: overrides of the profiled training."""
+    """The command that trains with them; None = there are none. words: those of the profiled training."""
     return shlex.join(["msrun", "train", *combined(words, overrides)]) if overrides else None
 
 

@@ -189,18 +189,21 @@ def level_figures(row: dict[str, Any]) -> dict[str, str]:
     if row["error"] is not None:
         return {"failed": row["error"]}
     step = row["step_ms"]
-    found = {
+    return {
         "step, median (10 % .. 90 %)": f"{step['median']:.1f} ms ({step['p10']:.1f} .. {step['p90']:.1f})",
         "images/s": f"{row['images_per_s']:.1f}",
         "speed": f"{row['outcome']}: {interval(row)}" if row.get("outcome") else "-",
         "memory": f"{row['peak_device_mib'] or row['peak_rss_mib']:.0f} MiB",
         "compilation": "-" if row["compile_s"] is None else f"{row['compile_s']:.1f} s",
-        "first loss": f"{row['loss']:.6g}",
+        "first loss": _loss(row["loss"]),
         "difference": percent(row.get("loss_difference")),
-        f"loss after {row['after_steps']} steps": f"{row['loss_after']:.6g}",
+        f"loss after {row['after_steps']} steps": _loss(row["loss_after"]),
         f"difference after {row['after_steps']} steps": percent(row.get("loss_difference_after")),
     }
-    return found
+
+
+def _loss(value: float | None) -> str:
+    return "not finite" if value is None else f"{value:.6g}"
 
 
 def conclusion(document: dict[str, Any]) -> Text:

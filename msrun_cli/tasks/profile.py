@@ -13,6 +13,7 @@ from msrun_cli.builders.profile import build_about, build_settings, job_options,
 from msrun_cli.config.schema import ProfileConfig
 from msrun_cli.profiling.document import write_document
 from msrun_cli.profiling.levels import compare_levels
+from msrun_cli.profiling.memory import release_device
 from msrun_cli.profiling.outcome import Outcome, facts_of
 from msrun_cli.profiling.pipeline import measure_pipeline
 from msrun_cli.profiling.proposals import advice, propose
@@ -59,6 +60,7 @@ def profile(cfg: ProfileConfig) -> float:
         outcome.advice = advice(verdict, facts, outcome.settings, outcome.data)
 
     # trials, each in a process of its own
+    release_device(device.target)
     runner = TrialRunner(job_words(), job_options(), run.root / "trials")
     if wanted["try"] and outcome.steps is not None and outcome.proposals:
         outcome.proposals, outcome.noise = try_all(outcome.proposals, runner.run, outcome.steps.speeds, log.info)

@@ -104,7 +104,7 @@ def _sunk_times(
 def _read_operators(session: ProfilerSession, found: StepProfile) -> None:
     folder = find_raw_profile(session.folder)
     if session.error is not None or folder is None:
-        found.notes.append(f"There are no operators: {session.error or 'their profiler left nothing'}.")
+        found.notes.append(f"There are no operators: {session.error or 'the profiler left no folder'}.")
         return
     found.raw = read_raw_profile(folder)
     found.notes += found.raw.notes

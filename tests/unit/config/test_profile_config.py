@@ -5,6 +5,12 @@ from __future__ import annotations
 import pytest
 from omegaconf import OmegaConf
 
+from msrun_cli.config.composer import Composer
+
+
+def test_it_chooses_from_the_groups_of_a_training() -> None:
+    assert Composer("profile").groups == Composer("train").groups
+
 
 def test_it_is_the_training_recipe(call) -> None:
     words = ("model=resnet18", "dataset=imagefolder", "dataset.root=x", "optimizer.lr=0.3", "schedule=cosine")

@@ -94,7 +94,8 @@ def test_what_measured_slower_is_never_recommended() -> None:
 def test_words_of_a_trial() -> None:
     words = [
         "amp=O1",
-        "amp.dtype=float16",
+        "amp.level=O3",
+        "amp.dtype=bfloat16",
         "+x=1",
         "profile.try=true",
         "profile.amp=[O0,O2]",
@@ -102,6 +103,7 @@ def test_words_of_a_trial() -> None:
         "epochs=3",
     ]
     assert combined(words, ["amp=O2", "profile.try=false", "profile.amp=[]"]) == [
+        "amp.dtype=bfloat16",
         "+x=1",
         "epochs=3",
         "amp=O2",
@@ -162,7 +164,7 @@ def test_an_interrupt_ends_the_process(tmp_path: Path, monkeypatch: pytest.Monke
     assert started[0].poll() is not None
 
 
-def level_document(around: float, losses: list[float], memory: float) -> Trial:
+def level_document(around: float, losses: list[float | None], memory: float) -> Trial:
     found = trial(
         around,
         losses=losses,
@@ -180,6 +182,7 @@ def test_levels_are_compared_with_the_first() -> None:
         "amp=O0": level_document(100, [2.0, 1.0, 0.8], 1000),
         "amp=O2": level_document(150, [2.02, 0.9], 700),
         "amp=O3": Trial(Path("x"), None, "exit code 1: no kernel"),
+        "amp=O1": level_document(150, [2.02, None], 700),  # not finite
     }
     words = []
 
@@ -187,12 +190,14 @@ def test_levels_are_compared_with_the_first() -> None:
         words.append(overrides)
         return measured[name]
 
-    rows = compare_levels(["O0", "O2", "O3", "O0"], run, lambda text: None)
+    rows = compare_levels(["O0", "O2", "O3", "O1", "O0"], run, lambda text: None)
     assert words[1] == ("amp=O2", "profile.what=step")
-    assert [row["level"] for row in rows] == ["O0", "O2", "O3"]
-    base, half, failed = rows
+    assert [row["level"] for row in rows] == ["O0", "O2", "O3", "O1"]
+    base, half, failed, odd = rows
+    assert odd["loss_after"] is None and odd["loss_difference_after"] is None
     assert (base["outcome"], half["outcome"], failed["error"]) == (None, FASTER, "exit code 1: no kernel")
     assert half["loss_difference"] == pytest.approx(0.01)
+    assert failed.keys() == {"level", "error"}
     # after as many steps as all levels have made
     assert half["after_steps"] == 1 and half["loss_difference_after"] == pytest.approx(-0.1)
     assert (base["peak_rss_mib"], half["peak_rss_mib"]) == (1000, 700)
