@@ -20,10 +20,7 @@ import argparse
 import json
 import os
 import statistics
-import threading
 import time
-from collections.abc import Callable
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -119,71 +116,16 @@ def timed(iterator: Any, seconds: float) -> tuple[float, float]:
     return images / (time.perf_counter() - started), (time.process_time() - cpu) / images * 1e3
 
 
-def stages(batches: Any, options: argparse.Namespace, pictures: int = 128) -> dict[str, float]:
-    """Milliseconds of processor time per picture in each step, in one thread; what no step claims is in "rest".
+def stages(batches: Any, options: argparse.Namespace) -> dict[str, float]:
+    """See data.stage_times."""
+    from msrun_cli.data.stage_times import stage_times
 
-    Decoding counts as often as it happens: about once per picture and epoch.
-    """
     time.sleep(1)  # readers fill the queue and rest
-    samples = batches.rows.samples
-    spent: dict[str, float] = {}
-    names = [(samples.pictures._recent, "_read", "decode")]
-    names += [(samples.transforms.steps, name, name) for name in samples.transforms.steps]
-    with measured(names, spent):
-        batch = samples.blank(1)
-        first = 50 * len(samples.pictures.records) if not options.eval else 0  # an epoch that nobody has read
-        count = min(pictures, len(samples.pictures.records))
-        for index in range(first, first + count // 4):  # fills what is kept of neighbours
-            samples.write(index, batch, 0)
-        spent.clear()
-        started = time.thread_time()
-        for index in range(first + count // 4, first + count):
-            samples.write(index, batch, 0)
-        whole = time.thread_time() - started
-    done = count - count // 4
-    # A step that reads partners decodes inside its own time.
-    rest = whole - sum(spent.values())
-    table = {name: seconds / done * 1e3 for name, seconds in spent.items()}
-    return {name: round(value, 3) for name, value in {**table, "targets, copy, rest": rest / done * 1e3}.items()}
-
-
-@contextmanager
-def measured(names: list[tuple[Any, str, str]], spent: dict[str, float]):
-    """Replace functions by ones that add up their own time, without that of measured functions inside them."""
-    inner, thread = [0.0], threading.get_ident()
-
-    def wrapped(function: Callable, name: str) -> Callable:
-        def call(*arguments: Any) -> Any:
-            if threading.get_ident() != thread:
-                return function(*arguments)
-            outer, inner[0] = inner[0], 0.0
-            started = time.thread_time()
-            try:
-                return function(*arguments)
-            finally:
-                total = time.thread_time() - started
-                spent[name] = spent.get(name, 0.0) + total - inner[0]
-                inner[0] = outer + total
-
-        return call
-
-    old = []
-    for owner, key, name in names:
-        function = owner[key] if isinstance(owner, dict) else getattr(owner, key)
-        old.append((owner, key, function))
-        put(owner, key, wrapped(function, name))
-    try:
-        yield
-    finally:
-        for owner, key, function in old:
-            put(owner, key, function)
-
-
-def put(owner: Any, key: str, value: Any) -> None:
-    if isinstance(owner, dict):
-        owner[key] = value
-    else:
-        setattr(owner, key, value)
+    count = len(batches.rows.samples.pictures.records)
+    first = 0 if options.eval else 50 * count  # an epoch that nobody has read
+    warm_up = min(128, count) // 4  # fills what is kept of neighbours
+    times = stage_times(batches.rows, first, pictures=min(128, count) - warm_up, seconds=60, warm_up=warm_up)
+    return {name: round(milliseconds, 3) for name, milliseconds in times.ms.items()}
 
 
 if __name__ == "__main__":

@@ -56,6 +56,8 @@ def test_every_file_composes_and_passes(file: str) -> None:
         return
     used = 0
     for command in schema.ROOTS:
+        if command == "profile":  # its groups are those of train, see tests/unit/config/test_profile_config.py
+            continue
         for key in Composer(command).groups:
             if key.split("@")[0] == group:
                 used += 1

@@ -11,7 +11,7 @@ from mindspore import nn
 
 from msrun_cli.builders.data import Task
 from msrun_cli.builders.training import Training
-from msrun_cli.config.schema import TrainConfig
+from msrun_cli.config.schema import ProfileConfig, TrainConfig
 from msrun_cli.engine.callbacks.bad_images import BadImageSummary
 from msrun_cli.engine.callbacks.checkpoints import CheckpointSaver, KeepPolicy
 from msrun_cli.engine.callbacks.early_stopping import EarlyStopping
@@ -21,10 +21,13 @@ from msrun_cli.engine.callbacks.metrics_file import MetricsFile
 from msrun_cli.engine.callbacks.progress import ProgressDisplay
 from msrun_cli.engine.callbacks.recorder import StepRecorder
 from msrun_cli.engine.callbacks.state import RowSink, TrainState
+from msrun_cli.engine.callbacks.step_clock import StepClock
 from msrun_cli.engine.callbacks.stop_requests import StopRequests
 from msrun_cli.engine.checkpoint import CheckpointWriter, put_together
 from msrun_cli.engine.diagnosis import Diagnosis
 from msrun_cli.engine.train_step import TrainStep
+from msrun_cli.profiling.session import ProfilerSession
+from msrun_cli.profiling.steps import Plan
 from msrun_cli.runtime.context import Device
 from msrun_cli.runtime.run_folder import RunFolder
 
@@ -73,10 +76,7 @@ def build_callbacks(
 ) -> Callbacks:
     """facts: of the task, for the checkpoints. A resumed `state` cuts the metrics file behind its step."""
     ranks = device.ranks
-    progress = cfg.logger.progress if ranks.count == 1 else "plain"  # what a rank prints goes through a file
-    sinks: list[RowSink] = [ProgressDisplay(state, training.term_names, progress)]
-    if ranks.is_first:
-        sinks.insert(0, MetricsFile(run.metrics_csv, training.term_names, task.metric_names, state.step))
+    sinks = _sinks(cfg, run, state, task, training, device)
     guard = Guard(cfg.overflow.max_consecutive, training.term_names, diagnose)
     recorder = StepRecorder(state, training.term_names, cfg.logger.every, sinks, guard, device.graph, device.sink)
     stop_requests = StopRequests(state, cfg.max_steps)
@@ -108,3 +108,49 @@ def build_callbacks(
     judge = [early_stopping] if early_stopping is not None else []
     in_order = [recorder, stop_requests, *summary, evaluation, *judge, saver]
     return Callbacks(in_order, recorder, evaluation, stop_requests, early_stopping, saver, sinks)
+
+
+@dataclass(frozen=True)
+class Clocked:
+    """The callbacks of a profiled training: those of a training that act in each step, between two clocks."""
+
+    plan: Plan
+    clock: StepClock
+    state: TrainState
+    step: TrainStep
+    in_order: list[Any]
+    sinks: list[RowSink]
+
+    def close(self) -> None:
+        self.clock.close()
+        for sink in self.sinks:
+            sink.close()
+
+
+def build_clocked(
+    cfg: ProfileConfig,
+    run: RunFolder,
+    state: TrainState,
+    task: Task,
+    training: Training,
+    device: Device,
+    session: ProfilerSession | None,
+    plan: Plan,
+) -> Clocked:
+    """Without evaluation and checkpoints, which come once per epoch."""
+    clock = StepClock(plan, session)
+    sinks = _sinks(cfg, run, state, task, training, device)
+    guard = Guard(cfg.overflow.max_consecutive, training.term_names)
+    recorder = StepRecorder(state, training.term_names, cfg.logger.every, sinks, guard, graph=False)
+    return Clocked(plan, clock, state, training.step, [clock.first, recorder, clock.last], sinks)
+
+
+def _sinks(
+    cfg: TrainConfig, run: RunFolder, state: TrainState, task: Task, training: Training, device: Device
+) -> list[RowSink]:
+    ranks = device.ranks
+    progress = cfg.logger.progress if ranks.count == 1 else "plain"  # what a rank prints goes through a file
+    sinks: list[RowSink] = [ProgressDisplay(state, training.term_names, progress)]
+    if ranks.is_first:
+        sinks.insert(0, MetricsFile(run.metrics_csv, training.term_names, task.metric_names, state.step))
+    return sinks

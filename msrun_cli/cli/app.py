@@ -12,7 +12,7 @@ from msrun_cli.config import bridge
 
 app = typer.Typer(
     name="msrun",
-    help="Train and evaluate networks with MindSpore. Every setting is KEY=VALUE; `msrun train --cfg job` lists them.",
+    help="Train, evaluate, profile networks. Every setting is KEY=VALUE; `msrun train --cfg job` lists them.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -111,6 +111,28 @@ def check_env(
         explain,
     )
     raise typer.Exit(environment.run(wishes))
+
+
+@app.command()
+def profile(
+    overrides: options.Overrides = None,
+    compare: options.Compare = None,
+    multirun: options.Multirun = False,
+    cfg: options.Cfg = None,
+    resolve: options.Resolve = False,
+    package: options.Package = None,
+    info: options.Info = None,
+    config_name: options.ConfigName = None,
+    config_dir: options.ConfigDir = None,
+    debug: options.Debug = False,
+) -> None:
+    """Say what holds a training back. Example: msrun profile model=yolov5s dataset=coco dataset.root=DIR"""
+    flags = _flags(multirun, cfg, resolve, package, info, config_name, config_dir, debug)
+    if compare is None:
+        raise typer.Exit(bridge.run(bridge.PROFILE, overrides or [], flags))
+    if overrides or flags != bridge.Flags(debug=debug):
+        raise typer.BadParameter("--compare A B shows two profiles that are there: it takes nothing else")
+    raise typer.Exit(bridge.call(bridge.COMPARE_PROFILES, compare, debug))
 
 
 def _flags(

@@ -10,12 +10,14 @@ from collections.abc import Sequence
 
 from msrun_cli.runtime.process import unblock_signals
 
-COMMANDS = ("train", "eval", "check-data", "check-env")
+COMMANDS = ("train", "eval", "check-data", "check-env", "profile")
 _PROGRAM_OPTIONS = ("-h", "--help", "--version", "--install-completion", "--show-completion")
 _COMMAND_OPTIONS = {"-m", "--multirun", "-c", "--cfg", "--resolve", "-p", "--package", "-i", "--info", "--debug"}
 _COMMAND_OPTIONS |= {"-cn", "--config-name", "-cd", "--config-dir"}
 _CHECK_DATA_OPTIONS = {"--save", "--json", "--strict", "--deep"}
 _CHECK_ENV_OPTIONS = {"--only", "--skip", "--list", "--quick", "--device", "--report", "--root", "--explain"}
+_PROFILE_OPTIONS = {"--compare"}
+_OWN_OPTIONS = {"check-data": _CHECK_DATA_OPTIONS, "check-env": _CHECK_ENV_OPTIONS, "profile": _PROFILE_OPTIONS}
 _LAUNCHER = "mindspore.parallel.cluster.run"
 
 
@@ -39,12 +41,10 @@ def misspelt(words: Sequence[str]) -> str | None:
     """What to say when the words look like ours with a slip; None when they are meant for MindSpore's launcher."""
     first = words[0]
     option = first.partition("=")[0]
-    if option in _COMMAND_OPTIONS | _CHECK_DATA_OPTIONS | _CHECK_ENV_OPTIONS:
+    if option in _COMMAND_OPTIONS.union(*_OWN_OPTIONS.values()):
         named = [word for word in words if word in COMMANDS]
         rest = " ".join(word for word in words if word not in named[:1])
-        usual = "train"
-        if option in _CHECK_DATA_OPTIONS | _CHECK_ENV_OPTIONS:
-            usual = "check-env" if option in _CHECK_ENV_OPTIONS else "check-data"
+        usual = next((command for command, own in _OWN_OPTIONS.items() if option in own), "train")
         return f"options stand behind the command: msrun {named[0] if named else usual} {rest}"
     if first.startswith("-") or os.path.exists(first) or os.path.splitext(first)[1] == ".py":
         return None

@@ -71,3 +71,7 @@ Explain = Annotated[
     str | None,
     typer.Option("--explain", metavar="LOGFILE", help="Explain known error texts in a log; - is standard input."),
 ]
+Compare = Annotated[
+    tuple[str, str] | None,
+    typer.Option("--compare", metavar="A B", help="Show two profiles side by side: run folders or their profile.json."),
+]

@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -57,14 +57,25 @@ class Flags:
 TRAIN = Command("train", "msrun_cli.tasks.train:train")
 EVAL = Command("eval", "msrun_cli.tasks.evaluate:evaluate")
 CHECK_DATA = Command("check-data", "msrun_cli.tasks.check_data:check_data")
+PROFILE = Command("profile", "msrun_cli.tasks.profile:profile")
+COMPARE_PROFILES = "msrun_cli.tasks.compare_profiles:compare"
 
 
 def run(command: Command, overrides: list[str], flags: Flags) -> int:
     """Run the command and return the exit code; errors for users are printed on stderr."""
+    return _guarded(lambda: _run(command, overrides, flags), flags.debug)
+
+
+def call(task: str, arguments: Sequence[str], debug: bool) -> int:
+    """Run a task ("module:function") that has no configuration and no MindSpore; its result is the exit code."""
+    return _guarded(lambda: int(_imported(task)(*arguments)), debug)
+
+
+def _guarded(function: Callable[[], int], debug: bool) -> int:
     try:
-        return _run(command, overrides, flags)
+        return function()
     except UserError as error:
-        if flags.debug:
+        if debug:
             traceback.print_exc()
         say_error(error)
         if isinstance(error, DeviceError):
@@ -271,8 +282,12 @@ class Job:
             launch = importlib.import_module("msrun_cli.tasks.launch").launch
             return launch(conform(config, root), self.command.task)
         prepare_process()  # before mindspore is imported with the task
-        module, _, function = self.command.task.partition(":")
-        return getattr(importlib.import_module(module), function)(conform(config, root))
+        return _imported(self.command.task)(conform(config, root))
+
+
+def _imported(task: str) -> Callable[..., Any]:
+    module, _, function = task.partition(":")
+    return getattr(importlib.import_module(module), function)
 
 
 def _refuse_foreign_launcher(command: str) -> None:

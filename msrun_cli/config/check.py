@@ -91,7 +91,9 @@ class _Checker:
         wrong = [item for item in items if _wrong(item, kind, False, limit)] if isinstance(items, list) else [items]
         if wrong:
             text = f"{_dotted(path)}={_shown(value)}{self.origins.where(path)}: must be a list, each item "
-            self.report(path, f"{text}{range_words(kind, False, limit)}.")
+            choices = limit.get("choices")
+            words = f"one of {', '.join(choices)}" if choices else range_words(kind, False, limit)
+            self.report(path, f"{text}{words}.")
 
     def follows_fault(self, node: DictConfig, name: str) -> bool:
         """`${dataset.image_size}` is as wrong as dataset.image_size, which is reported already."""

@@ -126,3 +126,15 @@ def _one_process(kind: str, workers: int, nodes: int) -> str | None:
     if kind == "none" or workers * nodes > 1:
         return None
     return f"launch={kind} with one process: launch=none does the same without a scheduler."
+
+
+@error("profile", "launch")
+def _profiles_of_other_settings(profile: dict[str, Any], launch: dict[str, Any]) -> str | None:
+    """They run in single processes of their own."""
+    if ranks_of(launch) == 1 or not (profile["try"] or profile["amp"]):
+        return None
+    key = "profile.try=true" if profile["try"] else f"profile.amp={profile['amp']}"
+    return (
+        f"{key} with {ranks_of(launch)} processes: other settings are measured in one process each. Set launch=none, "
+        "or profile each setting by a command of its own and show two with msrun profile --compare A B."
+    )

@@ -9,6 +9,8 @@ from msrun_cli.config import resume
 from msrun_cli.config.composer import Composer
 from msrun_cli.config.inherit import inherited_choices
 
+_LISTS = ("profile.amp",)  # `profile.amp=O0,O2` is one list; without brackets Hydra takes it for two jobs of a sweep
+
 
 def prepared(composer: Composer, overrides: list[str], multirun: bool = False) -> tuple[list[str], list[str]]:
     """`+experiment=x` becomes `experiment=x`; the group choices of an evaluated or resumed run stand first; notes."""
@@ -16,7 +18,7 @@ def prepared(composer: Composer, overrides: list[str], multirun: bool = False) -
         groups = composer.groups
         typed = [
             text[1:] if text.startswith("+") and text[1:].partition("=")[0] in groups else text
-            for text in (_quoted(composer, text) for text in overrides)
+            for text in (_quoted(composer, text if multirun else _listed(text)) for text in overrides)
         ]
         inherited = inherited_choices(typed) if composer.is_group("model") else []
         offered = [item.partition("=") for item in inherited]
@@ -39,6 +41,14 @@ def _quoted(composer: Composer, text: str) -> str:
         if equals and value and not set(value) & set("\"'{}[]()$,"):
             return f'{key}="{value}"'
     return text
+
+
+def _listed(text: str) -> str:
+    """The override, its value in brackets where the key holds a list."""
+    key, equals, value = text.partition("=")
+    if key not in _LISTS or not value or value[0] in "[$" or value == "null":
+        return text
+    return f"{key}{equals}[{value}]"
 
 
 def configured_sweep(composer: Composer, overrides: list[str]) -> bool:

@@ -125,6 +125,34 @@ def _patience_needs_evaluations(patience: int | None, evaluate_every: int) -> st
     )
 
 
+@error("profile.what", "resume")
+def _profile_of_a_resumed_run(_: str, resume: str | None) -> str | None:
+    if resume is None:
+        return None
+    return (
+        f"resume={resume}: a profile does not go on with a run. Give the settings of its `msrun train` (they stand in "
+        "its overrides.yaml) and, for its weights, weights=RUN/checkpoints/last.ckpt."
+    )
+
+
+@error("profile.what", "profile.amp", "profile.try")
+def _profile_of_data_alone(what: str, amp: list[str], tried: bool) -> str | None:
+    if what != "data" or not (amp or tried):
+        return None
+    key = f"profile.amp={amp}" if amp else "profile.try=true"
+    return f"{key} needs training steps, but profile.what=data has none. Set profile.what=both (or step for amp alone)."
+
+
+@error("profile.what", "profile.amp", "amp.dtype", "device.target")
+def _profiled_levels_on_cpu(_: str, levels: list[str], dtype: str, target: str) -> str | None:
+    if not isinstance(levels, list) or not set(levels) - {"O0"} or (dtype, target) != ("bfloat16", "cpu"):
+        return None
+    return (
+        f"profile.amp={levels} with amp.dtype=bfloat16 and device.target=cpu: MindSpore has no bfloat16 convolution on "
+        "a CPU. Set amp.dtype=float16."
+    )
+
+
 @error("eval_transforms")
 def _stages_in_evaluation(steps: dict[str, Any]) -> str | None:
     staged = [

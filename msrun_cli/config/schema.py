@@ -243,6 +243,25 @@ class TrainConfig:
 
 
 @dataclass(kw_only=True)
+class Profile:
+    what: str = setting(choices=("both", "data", "step"))
+    steps: int = setting(low=5)
+    warmup: int = setting(low=1)  # steps
+    seconds: float = setting(above=0)
+    data_seconds: float = setting(low=1)
+    operators: bool
+    operator_steps: int = setting(low=1)
+    top: int = setting(low=1)  # rows
+    try_: bool  # key: try
+    amp: list[str] = setting(choices=("O0", "O1", "O2", "O3"))
+
+
+@dataclass(kw_only=True)
+class ProfileConfig(TrainConfig):
+    profile: Profile
+
+
+@dataclass(kw_only=True)
 class EvalConfig:
     task: Task = setting(package="msrun_cli.vision")
     dataset: Dataset = setting(package="msrun_cli.data", complete=True)
@@ -284,7 +303,12 @@ class CheckDataConfig:
     seed: int = setting(low=0, high=2**32 - 1)
 
 
-ROOTS: dict[str, type] = {"train": TrainConfig, "eval": EvalConfig, "check-data": CheckDataConfig}
+ROOTS: dict[str, type] = {
+    "train": TrainConfig,
+    "eval": EvalConfig,
+    "check-data": CheckDataConfig,
+    "profile": ProfileConfig,
+}
 
 
 def _key(name: str) -> str:

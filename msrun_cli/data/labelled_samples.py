@@ -69,6 +69,11 @@ class ImageChain:
             )
         return image if self.normalize is None else self.operators.normalize(image, *self.normalize)
 
+    def timed_parts(self) -> list[tuple[Any, str, str]]:
+        """The operations on pictures, for data.stage_times."""
+        names = [name for name, kind in vars(type(self.operators)).items() if callable(kind) and name[0] != "_"]
+        return [(self.operators, name, name) for name in names]
+
     def blank(self, number: int) -> np.ndarray:
         """A new array for that many pictures; what is in it does not matter."""
         size = self.image_size
@@ -110,6 +115,10 @@ class TrainImages:
         )
         images[place] = self.chain.finish(*begun, self.split.paths[chosen])
         labels[place] = self.split.labels[chosen]
+
+    def timed_parts(self) -> list[tuple[Any, str, str]]:
+        """For data.stage_times."""
+        return self.chain.timed_parts()
 
     def _order_of(self, epoch: int) -> np.ndarray:
         # One tuple, replaced as a whole: worker threads share this object.

@@ -78,6 +78,10 @@ class Pictures:
             boxes_xyxy, geometry = boxes_xyxy * np.float32(scale), geometry.then(scale, 0.0, 0.0)
         return Sample(image, boxes_xyxy, record.labels[single], geometry)
 
+    def decoding(self) -> tuple[object, str, str]:
+        """The function that decodes, for data.stage_times."""
+        return self._recent, "_read", "decode"
+
     def _decoded(self, index: int) -> np.ndarray:
         record, fit = self.records[index], self.fit
         if fit is None:

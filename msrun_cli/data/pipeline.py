@@ -102,6 +102,11 @@ class Batches(ds.GeneratorDataset):
             iterator = super().create_dict_iterator(num_epochs, output_numpy, do_copy)
         return self._started(iterator, end)
 
+    def rewind(self) -> None:
+        """The next iterator of a training's data starts with the first epoch again."""
+        if isinstance(self.sampler, EpochSampler):
+            self.sampler.epoch = 0
+
     def _start(self, num_epochs: int) -> int | None:
         """Make the settings that a new iterator reads. Gives the epoch with which the iterator after it starts."""
         # Again, since it is one number for all datasets and another one may have been made in between.

@@ -49,9 +49,10 @@ class BatchRows:
         batch = self.samples.blank(len(indices))
         for place, index in enumerate(indices):
             self.samples.write(index, batch, place)
-        return self._finished(int(row), batch)
+        return self.finished(int(row), batch)
 
-    def _finished(self, row: int, batch: Columns) -> Columns:
+    def finished(self, row: int, batch: Columns) -> Columns:
+        """What is done with a whole batch."""
         return batch if self.finish is None else self.finish(row, batch)
 
 
@@ -84,7 +85,7 @@ class ReadAheadRows(BatchRows):
             batch, futures = self._pending.pop(row)
         for future in futures:
             future.result()
-        return self._finished(row, batch)
+        return self.finished(row, batch)
 
     def _submit(self, row: int) -> tuple[Columns, list[Future[None]]]:
         if self._pool is None:

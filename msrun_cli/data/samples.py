@@ -102,6 +102,10 @@ class TrainSamples:
         targets[place], cut = pack_targets(sample, self.image_size, self.max_boxes)
         self.cuts.add(cut)
 
+    def timed_parts(self) -> list[tuple[Any, str, str]]:
+        """For data.stage_times."""
+        return _timed_parts(self.pictures, self.transforms)
+
     def _partners_of(self, order: np.ndarray, position: int) -> Callable[..., np.ndarray] | None:
         """How Context.partners chooses: without the picture itself, and none twice while there are enough."""
         window = self.partner_window
@@ -174,6 +178,14 @@ class EvalSamples:
         _put(images[place], sample.image)
         indices[place] = index
         geometries[place] = at.scale, at.pad_x, at.pad_y, at.width, at.height
+
+    def timed_parts(self) -> list[tuple[Any, str, str]]:
+        """For data.stage_times."""
+        return _timed_parts(self.pictures, self.transforms)
+
+
+def _timed_parts(pictures: Pictures, transforms: Chain) -> list[tuple[Any, str, str]]:
+    return [pictures.decoding(), *((transforms.steps, name, name) for name in transforms.steps)]
 
 
 def _put(place: np.ndarray, image: np.ndarray) -> None:

@@ -35,7 +35,7 @@ def measured_workers(
 ) -> int:
     """The smallest number of readers that reaches 93 % of the best rate; it is logged with the figures.
 
-    1, 2, 4, ... threads and one per core transform pictures of `rows` for about a second in all. Processes take too
+    Threads transform pictures of `rows` for about a second in all (see rates_by_threads). Processes take too
     long to start for that, and do not wait for each other as threads may: there it is one per core, unmeasured.
     what: named in the log; the answer for it is kept, so that an evaluation after each epoch measures once
     rate: replaces the measurement in tests: (samples, indices, threads, seconds) -> images per second
@@ -46,14 +46,25 @@ def measured_workers(
     if processes or cores == 1:
         chosen, figures = cores, "one process per core" if processes else "one core"
     else:
-        numbers = sorted({1 << power for power in range(cores.bit_length()) if 1 << power < cores} | {cores})
-        indices = _Shared(itertools.cycle(range(len(rows))), rows.indices_of)
-        rates = {n: (rate or _rate)(rows.samples, indices, n, SECONDS / len(numbers)) for n in numbers}
-        chosen = next(number for number in numbers if rates[number] >= _GOOD_ENOUGH * max(rates.values()))
+        rates = rates_by_threads(rows, SECONDS, rate=rate)
+        chosen = good_enough(rates)
         figures = "images/s by threads " + ", ".join(f"{number}: {value:.0f}" for number, value in rates.items())
     log.info("dataset.workers=auto: %d for %s (%s)", chosen, what, figures)
     _found[what, cores] = chosen
     return chosen
+
+
+def rates_by_threads(rows: BatchRows, seconds: float, *, rate: Callable[..., float] | None = None) -> dict[int, float]:
+    """Images per second that 1, 2, 4, ... threads and one per core read; `seconds` of measurement in all."""
+    cores = _cores()
+    numbers = sorted({1 << power for power in range(cores.bit_length()) if 1 << power < cores} | {cores})
+    indices = _Shared(itertools.cycle(range(len(rows))), rows.indices_of)
+    return {number: (rate or _rate)(rows.samples, indices, number, seconds / len(numbers)) for number in numbers}
+
+
+def good_enough(rates: dict[int, float]) -> int:
+    """The smallest number of readers that reaches 93 % of the best rate."""
+    return next(number for number in sorted(rates) if rates[number] >= _GOOD_ENOUGH * max(rates.values()))
 
 
 def _cores() -> int:

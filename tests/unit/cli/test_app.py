@@ -58,6 +58,19 @@ def test_options_of_check_data_are_settings(calls) -> None:
     assert calls[-1] == ("check-data", [], bridge.Flags())
 
 
+def test_two_profiles_are_compared_without_a_configuration(calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr(app_module.bridge, "call", lambda *words: seen.append(words) or 0)
+    assert main(["profile", "--compare", "run a", "b/profile.json", "--debug"]) == 0
+    assert seen == [(bridge.COMPARE_PROFILES, ("run a", "b/profile.json"), True)]
+    assert main(["profile", "--compare", "a", "b", "epochs=3"]) == 2
+    assert main(["profile", "--compare", "a", "b", "-m"]) == 2
+    assert main(["profile", "--compare", "a"]) == 2
+    assert len(seen) == 1 and calls == []
+    main(["profile", "profile.try=true", "-m"])
+    assert calls == [("profile", ["profile.try=true"], bridge.Flags(multirun=True))]
+
+
 @pytest.mark.parametrize(
     "words", [["--cgf", "job"], ["--cfg", "jobs"], ["-m", "--cfg", "job"], ["--resolve"], ["-p", "model"]], ids=" ".join
 )

@@ -43,6 +43,8 @@ def test_foreign_words_reach_the_launcher_untouched(handed: list[list[str]], wor
         (["check_data", "dataset=coco"], 'Did you mean "check-data"?'),
         (["--deep", "dataset=coco"], "msrun check-data --deep dataset=coco"),
         (["--save=x", "check-data"], "msrun check-data --save=x"),
+        (["--compare", "a", "b"], "msrun profile --compare a b"),
+        (["profil"], 'Did you mean "profile"?'),
         (["epochs=3"], "msrun train epochs=3"),
         (["-m", "train", "epochs=3,4"], "msrun train -m epochs=3,4"),
         (["--cfg=job", "eval"], "msrun eval --cfg=job"),
@@ -69,7 +71,17 @@ def test_without_mindspore(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["--help"], ["-h"], ["--version"], ["train", "-h"], ["eval", "--help"], ["check-data", "-h"]]
+    "words",
+    [
+        [],
+        ["--help"],
+        ["-h"],
+        ["--version"],
+        ["train", "-h"],
+        ["eval", "--help"],
+        ["check-data", "-h"],
+        ["profile", "-h"],
+    ],
 )
 def test_help_and_version(handed: list[list[str]], capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     assert dispatch.main(words) == 0

@@ -81,6 +81,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
     commands = {
         "train": bridge.Command("train", "fake_task:train", program),
         "eval": bridge.Command("eval", "fake_task:evaluate", program),
+        "profile": bridge.Command("profile", "fake_task:train", program),
     }
 
     def run(command: str, *overrides: str, **flags: object) -> Result:

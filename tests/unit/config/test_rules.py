@@ -79,6 +79,14 @@ FOLDERS = {"name": "imagefolder", "_target_": "msrun_cli.data.imagefolder.read_i
         (nested(save_best_on="map50", task=CLASSIFY), "top1, top5, mean_class_accuracy, loss"),
         (nested(save_best_on="map_50", task__name="detection"), 'Did you mean "map50"'),
         (nested(early_stopping__patience=3, evaluate_every=0), "evaluate_every=1"),
+        (nested(profile__what="both", resume="outputs/train/x"), "weights=RUN/checkpoints/last.ckpt"),
+        (nested(profile={"what": "data", "amp": ["O0", "O2"], "try": False}), "profile.what=both"),
+        (nested(profile={"what": "data", "amp": [], "try": True}), "profile.try=true"),
+        (nested(profile={"what": "both", "amp": ["O2"], "try": False}, launch=LOCAL), "--compare A B"),
+        (
+            nested(profile={"what": "step", "amp": ["O2"], "try": False}, amp__dtype="bfloat16", device__target="cpu"),
+            "amp.dtype=float16",
+        ),
         (nested(image_size=32, model__name="yolov5n", model__task="detection"), "at least 64"),
     ],
 )
@@ -98,6 +106,8 @@ def test_violations(config: dict[str, Any], word: str) -> None:
         nested(schedule__warmup_epochs=0.0, epochs=1),
         nested(accumulate=None, nbs=64),
         nested(checkpoint={"every": 1}, weights=None),
+        nested(profile={"what": "both", "amp": ["O0", "O2"], "try": True}, resume=None),
+        nested(profile={"what": "step", "amp": ["O0"], "try": False}, amp__dtype="bfloat16", device__target="cpu"),
         nested(checkpoint=None, weights="b"),
         nested(eval_transforms={"a": {"until_epoch": None}, "b": None}),
     ],
