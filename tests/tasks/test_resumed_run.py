@@ -96,7 +96,7 @@ def test_more_epochs_and_what_is_refused(whole, tmp_path):
         (["freeze=[]"], 2, "freeze=[] does not go with resume"),
         (["seed=1,2", "-m"], 2, "resume does not go with -m"),
     ):
-        done = msrun("train", f"resume={whole}", "epochs=9", *words, cwd=tmp_path)
+        done = msrun("train", f"resume={whole}", "epochs=9", "early_stopping.patience=null", *words, cwd=tmp_path)
         assert (done.returncode, said in done.stderr) == (code, True), done.stderr
 
 
