@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from msrun_cli.common.errors import ConfigError, DeviceError, UserError
 from msrun_cli.runtime.process import prepare_process
-from msrun_cli.runtime.rank_environment import foreign_launcher
 
 if TYPE_CHECKING:  # hydra takes 0.2 s to import, which --help must not pay for
     from omegaconf import DictConfig
@@ -268,7 +267,7 @@ class Job:
         from msrun_cli.config.conform import conform
         from msrun_cli.environment.run_start import require_runnable
 
-        _refuse_foreign_launcher(self.command.name)
+        preflight.refuse_foreign_launcher(self.command.name)
 
         root = schema.ROOTS[self.command.name]
         preflight.take_over_run(config, overrides)
@@ -279,8 +278,7 @@ class Job:
         if config.get("device") is not None:
             require_runnable(config.device.target)
         if launch_rules.ranks_of(config.get("launch") or {"workers": 1, "nodes": 1}) > 1:
-            launch = importlib.import_module("msrun_cli.tasks.launch").launch
-            return launch(conform(config, root), self.command.task)
+            return _imported("msrun_cli.tasks.launch:launch")(conform(config, root), self.command.task)
         prepare_process()  # before mindspore is imported with the task
         return _imported(self.command.task)(conform(config, root))
 
@@ -288,17 +286,6 @@ class Job:
 def _imported(task: str) -> Callable[..., Any]:
     module, _, function = task.partition(":")
     return getattr(importlib.import_module(module), function)
-
-
-def _refuse_foreign_launcher(command: str) -> None:
-    """Each process would train for itself, in a run folder of its own, and the scheduler, too."""
-    found = foreign_launcher()
-    if found is not None:
-        raise ConfigError(
-            f"another launcher has started this process ({found}). msrun starts its processes itself: call it once "
-            f"per host, such as msrun {command} launch=local launch.workers=8. If your shell has "
-            f"{found.partition('=')[0]} from earlier, unset it."
-        )
 
 
 def _exit_code(job: Job) -> int:
