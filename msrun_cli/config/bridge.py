@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msrun_cli.common.errors import ConfigError, DeviceError, UserError
 from msrun_cli.runtime.process import prepare_process
+from msrun_cli.runtime.rank_environment import refuse_foreign_launcher
 
 if TYPE_CHECKING:  # hydra takes 0.2 s to import, which --help must not pay for
     from omegaconf import DictConfig
@@ -267,7 +268,7 @@ class Job:
         from msrun_cli.config.conform import conform
         from msrun_cli.environment.run_start import require_runnable
 
-        preflight.refuse_foreign_launcher(self.command.name)
+        refuse_foreign_launcher(self.command.name)
 
         root = schema.ROOTS[self.command.name]
         preflight.take_over_run(config, overrides)

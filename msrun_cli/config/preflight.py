@@ -13,7 +13,6 @@ from msrun_cli.common.errors import ConfigError
 from msrun_cli.config import check, inherit, lenient, resume, schema
 from msrun_cli.config.composer import Composer, SourceFile
 from msrun_cli.config.origin import Origins
-from msrun_cli.runtime.rank_environment import foreign_launcher
 
 MAX_CHECKED_JOBS = 50
 
@@ -103,14 +102,3 @@ def jobs(composer: Composer, overrides: list[str]) -> list[list[str]]:
 
 def _unique(texts: list[str]) -> list[str]:
     return list(dict.fromkeys(texts))
-
-
-def refuse_foreign_launcher(command: str) -> None:
-    """Each process would train for itself, in a run folder of its own, and the scheduler, too."""
-    found = foreign_launcher()
-    if found is not None:
-        raise ConfigError(
-            f"another launcher has started this process ({found}). msrun starts its processes itself: call it once "
-            f"per host, such as msrun {command} launch=local launch.workers=8. If your shell has "
-            f"{found.partition('=')[0]} from earlier, unset it."
-        )

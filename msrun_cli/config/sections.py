@@ -179,7 +179,7 @@ class Logger:
 
 @dataclass(kw_only=True)
 class Launch:
-    kind: str = setting(choices=("none", "local", "cluster"))
+    kind: str = setting(choices=("none", "local", "cluster"))  # where the processes are
     workers: int = setting(low=1)  # processes per host, one per device
     nodes: int = setting(low=1)  # hosts
     node_rank: int = setting(low=0)  # of this host
@@ -189,9 +189,12 @@ class Launch:
     bind_cores: bool
 
 
+PARALLEL_MODES = ("none", "data_parallel", "optimizer_sharding", "semi_auto", "auto")
+
+
 @dataclass(kw_only=True)
 class Parallel:
-    mode: str = setting(choices=("none", "data_parallel", "optimizer_sharding", "semi_auto", "auto"))
+    mode: str = setting(choices=PARALLEL_MODES)  # how devices share the work
     level: str = setting(choices=("level1", "level2", "level3"), absent=True)  # for optimizer_sharding
     threshold_kb: int = setting(low=0, absent=True)  # KB, for optimizer_sharding
     shard_size: int = setting(low=-1, absent=True)  # devices, for optimizer_sharding; -1 = all

@@ -7,6 +7,8 @@ import signal
 import time
 from pathlib import Path
 
+from msrun_cli.common.errors import ConfigError
+
 JOB = "MSRUN_JOB"  # the same for all processes of a job on a host, those they start themselves included
 RUN_FOLDER = "MSRUN_RUN_FOLDER"
 LAST_WORDS = "this rank ends"  # how the last line of a failed rank's log begins
@@ -35,6 +37,17 @@ def foreign_launcher() -> str | None:
     """What another launcher than ours has set; None = nothing."""
     role = os.environ.get("MS_ROLE")
     return None if role is None or RUN_FOLDER in os.environ else f"MS_ROLE={role}"
+
+
+def refuse_foreign_launcher(command: str) -> None:
+    """Each process would train for itself, in a run folder of its own, and the scheduler, too."""
+    found = foreign_launcher()
+    if found is not None:
+        raise ConfigError(
+            f"another launcher has started this process ({found}). msrun starts its processes itself: call it once "
+            f"per host, such as msrun {command} launch=local launch.workers=8. If your shell has "
+            f"{found.partition('=')[0]} from earlier, unset it."
+        )
 
 
 def failure_file(logs: Path, number: int) -> Path:

@@ -55,7 +55,7 @@ def whole(tmp_path_factory) -> Path:
     return only_run(folder / "outputs" / "train")
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_same_losses_to_the_bit(number, whole, tmp_path):
     said = stop(tmp_path, [*TINY, *SETTINGS, "epochs=3", "evaluate_every=1"], number)
     run = only_run(tmp_path / "outputs" / "train")

@@ -59,8 +59,9 @@ CONFIG: dict[str, Any] = {
 @pytest.fixture
 def profiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """profiled(device, what) -> StepProfile"""
-    monkeypatch.setattr(module, "build_network", lambda cfg, names: None)
-    training = Training(Step(), None, lambda: None, [], ("only",))  # type: ignore[arg-type]
+    for name in ("build_network", "synchronize", "freeze_parameters"):
+        monkeypatch.setattr(module, name, lambda *_: None)
+    training = Training(Step(), None, lambda: None, [], ("only",), lambda: None)  # type: ignore[arg-type]
     monkeypatch.setattr(module, "build_training", lambda *_: training)
     task = SimpleNamespace(
         preview=batches,
