@@ -14,12 +14,13 @@ from msrun_cli import __version__
 from msrun_cli.builders.data import Task
 from msrun_cli.builders.nodes import optional
 from msrun_cli.builders.training import accumulated_batches
+from msrun_cli.config.inherit import recorded_overrides
 from msrun_cli.config.schema import ProfileConfig
 from msrun_cli.data.pixel_cache import free_memory
 from msrun_cli.profiling.proposals import Settings
 from msrun_cli.profiling.steps import MIN_STEPS, Plan
 from msrun_cli.runtime.context import Device
-from msrun_cli.runtime.run_folder import environment_facts
+from msrun_cli.runtime.run_folder import RunFolder, environment_facts
 
 _OWN = ("profile.", "hydra.", "output_dir=", "name=")  # overrides that a training does not need
 
@@ -67,7 +68,7 @@ def build_settings(cfg: ProfileConfig, task: Task, device: Device) -> Settings:
     )
 
 
-def build_about(cfg: ProfileConfig, device: Device) -> dict[str, Any]:
+def build_about(cfg: ProfileConfig, run: RunFolder, device: Device) -> dict[str, Any]:
     """What was profiled, for the document."""
     return {
         "msrun": __version__,
@@ -95,7 +96,7 @@ def build_about(cfg: ProfileConfig, device: Device) -> dict[str, Any]:
             "jit_level": cfg.device.jit_level,
             "epochs": cfg.epochs,
         },
-        "overrides": job_words(),
+        "overrides": recorded_overrides(run.root),  # a rank has no Hydra to ask
     }
 
 

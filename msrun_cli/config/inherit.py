@@ -114,12 +114,21 @@ def apply_run_config(
 
 def recorded_choices(folder: Path, groups: Mapping[str, str] = GROUPS) -> dict[str, str]:
     """Group -> option from overrides.yaml; empty when the file is missing or unreadable."""
+    choices = _recorded(folder).get("choices") or {}
+    return {str(key): str(value) for key, value in choices.items() if value is not None and key in groups}
+
+
+def recorded_overrides(folder: Path) -> list[str]:
+    """The overrides as typed, from overrides.yaml; empty when the file is missing or unreadable."""
+    return [str(text) for text in _recorded(folder).get("overrides") or ()]
+
+
+def _recorded(folder: Path) -> dict[str, Any]:
     try:
         data = yaml.safe_load((folder / "overrides.yaml").read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError):
         return {}
-    choices = data.get("choices") if isinstance(data, dict) else None
-    return {str(key): str(value) for key, value in (choices or {}).items() if value is not None and key in groups}
+    return data if isinstance(data, dict) else {}
 
 
 def flat(container: Any) -> dict[str, object]:

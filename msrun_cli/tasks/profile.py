@@ -41,7 +41,7 @@ def profile(cfg: ProfileConfig) -> float:
     for note in data.notes:
         log.info("%s", note)
     task = build_task(cfg, data, device)
-    outcome = Outcome(build_about(cfg, device), build_settings(cfg, task, device), wanted.what)
+    outcome = Outcome(build_about(cfg, run, device), build_settings(cfg, task, device), wanted.what)
     batches = None
     if wanted.what != "step":
         log.info("reading the input pipeline alone for %.0f s ...", wanted.data_seconds)
@@ -64,11 +64,13 @@ def profile(cfg: ProfileConfig) -> float:
 
     # trials, each in a process of its own
     release_device(device.target)
-    runner = TrialRunner(job_words(), job_options(), run.root / "trials")
-    if wanted["try"] and outcome.steps is not None and outcome.proposals:
+    runner = None
+    if wanted["try"] or wanted.amp:
+        runner = TrialRunner(job_words(), job_options(), run.root / "trials")
+    if runner is not None and wanted["try"] and outcome.steps is not None and outcome.proposals:
         outcome.proposals, outcome.noise = try_all(outcome.proposals, runner.run, outcome.steps.speeds, log.info)
         outcome.paste = paste_line(training_words(), best_overrides(outcome.proposals))
-    if wanted.amp:
+    if runner is not None and wanted.amp:
         outcome.levels = compare_levels(list(wanted.amp), runner.run, log.info)
     outcome.seconds = time.perf_counter() - began
 

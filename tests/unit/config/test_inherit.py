@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from msrun_cli.config import inherit
+
 CHECKPOINT = "run/checkpoints/best.ckpt"
 
 
@@ -108,3 +110,14 @@ def test_one_source_is_needed(evaluate, tmp_path: Path) -> None:
     assert "must be set" in evaluate(code=2).err
     assert "Remove one" in evaluate(f"checkpoint={CHECKPOINT}", "weights=w.pt", code=2).err
     assert evaluate("weights=w.pt").weights == "w.pt"
+
+
+def test_what_was_typed_is_read_from_the_run(tmp_path: Path) -> None:
+    assert inherit.recorded_overrides(tmp_path) == [] and inherit.recorded_choices(tmp_path) == {}
+    (tmp_path / "overrides.yaml").write_text(
+        "choices:\n  model: yolov5n\n  debug: null\noverrides:\n- epochs=3\n", "utf-8"
+    )
+    assert inherit.recorded_overrides(tmp_path) == ["epochs=3"]
+    assert inherit.recorded_choices(tmp_path, {"model": "model"}) == {"model": "yolov5n"}
+    (tmp_path / "overrides.yaml").write_text("[", "utf-8")
+    assert inherit.recorded_overrides(tmp_path) == []
