@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import platform
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,17 +27,23 @@ from msrun_cli.vision.detection import Detection
 # What differs between the tasks; they have the same methods.
 Task = Detection | Classification
 
+log = logging.getLogger("msrun")
+
 STAGE_KEYS = ("from_epoch", "until_epoch")  # of a step of train_transforms; the rest are the step's arguments
 
 
 def build_data(dataset: Any, bad_samples_csv: Path | None = None, splits: Sequence[str] = ("train", "val")) -> Any:
-    """Read the annotations of both splits and leave out what is bad in those that will be used (or refuse it).
+    """Read the annotations of both splits, say what there is, and leave out (or refuse) what is bad in those that will
+    be used.
 
     bad_samples_csv: where bad samples are listed, when there are any
     Gives what the task is about: a DetectionData or an ImageFolderData.
     """
     bad = BadSamples(dataset.on_bad_sample, bad_samples_csv)
-    return screen(read_dataset(dataset), bad, check_images=dataset.check_images, splits=splits)
+    data = screen(read_dataset(dataset), bad, check_images=dataset.check_images, splits=splits)
+    for note in data.notes:
+        log.info("%s", note)
+    return data
 
 
 def require_same_data(facts: dict[str, Any], ranks: Ranks) -> None:

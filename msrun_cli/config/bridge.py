@@ -269,7 +269,6 @@ class Job:
         from msrun_cli.environment.run_start import require_runnable
 
         refuse_foreign_launcher(self.command.name)
-
         root = schema.ROOTS[self.command.name]
         preflight.take_over_run(config, overrides)
         problems = check.problems(config, root)

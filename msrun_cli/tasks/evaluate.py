@@ -26,8 +26,6 @@ def evaluate(cfg: EvalConfig) -> float:
 
     ranks = device.ranks
     data = build_data(cfg.dataset, run.bad_samples_csv if ranks.is_first else None, splits=(cfg.split,))
-    for note in data.notes:
-        log.info("%s", note)
     split = data.val if cfg.split == "val" else data.train
     task = build_task(cfg, data, device)
 

@@ -38,8 +38,6 @@ def profile(cfg: ProfileConfig) -> float:
 
     # data
     data = build_data(cfg.dataset, run.bad_samples_csv if device.ranks.is_first else None, splits=("train",))
-    for note in data.notes:
-        log.info("%s", note)
     task = build_task(cfg, data, device)
     outcome = Outcome(build_about(cfg, run, device), build_settings(cfg, task, device), wanted.what)
     batches = None

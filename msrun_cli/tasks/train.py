@@ -36,8 +36,6 @@ def train(cfg: TrainConfig) -> float:
 
     # data
     data = build_data(cfg.dataset, run.bad_samples_csv if ranks.is_first else None)
-    for note in data.notes:
-        log.info("%s", note)
     task = build_task(cfg, data, device)
     preview = task.preview()
     report = task.report(run.plots)
