@@ -116,7 +116,7 @@ def test_an_affine_of_nothing_changes_nothing() -> None:
 
 def test_an_affine_of_nothing_cuts_the_middle_of_a_mosaic() -> None:
     sample = Mosaic()(marked(1), context_of(0))
-    found = RandomAffine(translate=0, scale=0, compose=False)(sample, context_of(0))
+    found = RandomAffine(translate=0, scale=0)(sample, context_of(0))
     np.testing.assert_array_equal(found.image, sample.image[SIZE // 2 : -SIZE // 2, SIZE // 2 : -SIZE // 2])
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import tracemalloc
+from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
@@ -8,7 +10,7 @@ import pytest
 
 from msrun_cli.data.coco import read_coco
 from msrun_cli.data.images import read_rgb
-from msrun_cli.transforms.affine import RandomAffine
+from msrun_cli.transforms.affine import RandomAffine, _Square
 from msrun_cli.transforms.letterbox import shrunk
 from msrun_cli.transforms.mosaic import Mosaic
 from msrun_cli.transforms.sample import Context, Sample
@@ -42,102 +44,142 @@ def test_a_tile_that_is_the_canvas_is_not_copied() -> None:
 def test_the_given_memory_is_used_unless_a_tile_lies_there() -> None:
     out = np.empty((50, 50, 3), np.uint8)
     assert four(50, (20, 30)).draw(out) is out
-    assert four(50, (20, 30)).draw_view((1.0, 1.0), (0.0, 0.0), 50, 0, out) is out
     out[...] = 77
-    drawn = Tiles(50, 50, 0, (Tile(out[:20, :20], 0, 0, 40, 40),)).draw_view((1.0, 1.0), (0.0, 0.0), 50, 0, out)
+    drawn = Tiles(50, 50, 0, (Tile(out[:20, :20], 0, 0, 40, 40),)).draw(out)
     assert drawn is not out and (out == 77).all() and (drawn[:40, :40] == 77).all()
     assert four(50, (20, 30)).draw(np.empty((9, 9, 3), np.uint8)).shape == (50, 50, 3)
 
 
-def test_two_levels_of_fill_are_kept_apart() -> None:
-    tiles = Tiles(40, 20, 7, (Tile(plain(9), 0, 0, 20, 10),))
-    view = tiles.draw_view((0.5, 0.5), (4.0, 6.0), 32, 3)
-    wanted = np.full((32, 32, 3), 3, np.uint8)
-    wanted[6:16, 4:24] = 7
-    wanted[6:11, 4:14] = 9
-    np.testing.assert_array_equal(view, wanted)
+@dataclass(frozen=True)
+class Drawn:
+    """A rounded warp, what a warp of the same scale and place gives, and the warp as it was drawn at random."""
+
+    rounded: Sample
+    same: np.ndarray
+    classic: Sample
 
 
-def test_there_are_no_seams_at_any_scale() -> None:
-    rng = np.random.default_rng(0)
-    for _ in range(300):
-        tiles = four(64, tuple(rng.integers(16, 49, 2).tolist()))
-        scale = rng.uniform(0.3, 3.0)
-        shift = rng.uniform(-0.4, 0.0, 2) * scale * 64
-        view = tiles.draw_view((scale, scale), tuple(shift), 20, 200)
-        inside = (shift + scale * 64 >= 20).all()  # the canvas covers the view
-        levels = set(np.unique(view).tolist())
-        assert levels <= ({10, 20, 30, 40} if inside else {10, 20, 30, 40, 200})
+def drawn(sample: Sample, context: Context, *, seed: int, **settings: float) -> Drawn:
+    """Three samples of one seed; `sample` must be as it is after the steps before the warp."""
+    size = context.image_size
 
+    class Remembering(RandomAffine):
+        def _resized(self, sample: Sample, square: _Square, size: int, out: np.ndarray | None) -> np.ndarray:
+            self.square = square
+            return super()._resized(sample, square, size, out)
 
-@pytest.mark.parametrize("scale", [0.35, 0.5, 0.77, 1.0, 1.3, 4.0, 15.0])
-def test_pixels_are_at_most_half_a_pixel_off(scale: float) -> None:
-    """The value of each pixel is its column, so the view shows where it was taken from."""
-    ramp = np.broadcast_to(np.arange(0, 250, 10, dtype=np.uint8)[None, :, None], (25, 25, 3))
-    tiles = Tiles(25, 25, 0, (Tile(np.ascontiguousarray(ramp), 0, 0, 25, 25),))
-    rng = np.random.default_rng(1)
-    for _ in range(20):
-        shift = float(rng.uniform(-15, 0)) * scale + 3
-        view = tiles.draw_view((scale, scale), (shift, 0.0), 40, 0)
-        centres = (np.arange(40) + 0.5 - shift) / scale - 0.5  # columns of the canvas
-        seen = (centres > 1) & (centres < 23)
-        error_px = np.abs(view[1, seen, 0] / 10 - centres[seen]) * scale
-        assert seen.sum() > 2 and error_px.max() <= 0.5 + 0.1 * scale  # a tenth of a column is a grey level
+    steps = Remembering(**settings), RandomAffine(whole_pixels=False, **settings)
+    found = []
+    for step in steps:
+        context.rng = np.random.default_rng(seed)
+        found.append(
+            step(Sample(sample.tiles or sample.image, sample.boxes_xyxy, sample.labels, margin=sample.margin), context)
+        )
+    same = steps[1]._view(sample, steps[0].square.to_view(size), size, None)
+    return Drawn(found[0], same, found[1])
 
 
 @pytest.mark.parametrize(("name", "size"), [("coco128", 320), ("bccd", 320)])
-def test_composed_and_classic_pictures_are_alike(shared_data: Path, name: str, size: int) -> None:
+def test_rounded_and_classic_warps_are_alike(shared_data: Path, name: str, size: int) -> None:
     records = read_coco(str(shared_data / name)).train.records[:24]
     samples = []
     for record in records:
         image = read_rgb(record.image_path, record.width, record.height)
         samples.append(shrunk(Sample(image, record.boxes_xyxy, record.labels), size, cv2.INTER_LINEAR))
-    differences, blurred = [], []
+    to_same, blurred, moved = [], [], []
     for seed in range(24):
-        drawn = []
-        for compose in (True, False):
-            context = Context(np.random.default_rng(seed), samples.__getitem__, len(samples), size)
-            sample = Mosaic(probability=0.8)(samples[seed], context)
-            drawn.append(RandomAffine(compose=compose)(sample, context))
-        composed, classic = drawn
-        np.testing.assert_array_equal(composed.boxes_xyxy, classic.boxes_xyxy)
-        np.testing.assert_array_equal(composed.labels, classic.labels)
-        differences.append(mean_difference(composed.image, classic.image))
-        blurred.append(mean_difference(cv2.blur(composed.image, (5, 5)), cv2.blur(classic.image, (5, 5))))
-    # Another interpolation and up to half a pixel of shift: a few levels at edges, next to nothing in the large.
-    assert 0 < np.mean(differences) < 4 and np.mean(blurred) < 1.5
+        context = Context(np.random.default_rng(seed), samples.__getitem__, len(samples), size)
+        found = drawn(Mosaic(probability=0.8)(samples[seed], context), context, seed=seed)
+        inner = slice(2, -2)  # a resize has no neighbours to look at beyond the edge
+        to_same.append(np.abs(found.rounded.image.astype(int) - found.same)[inner, inner].mean())
+        blurred.append(mean_difference(cv2.blur(found.rounded.image, (9, 9)), cv2.blur(found.classic.image, (9, 9))))
+        if len(found.rounded.labels) == len(found.classic.labels):
+            moved.append(np.abs(found.rounded.boxes_xyxy - found.classic.boxes_xyxy).max(initial=0))
+    # The pixels are those of a warp to the very place that the boxes name ...
+    assert max(to_same) < 1.5 and np.mean(to_same) < 0.7
+    # ... and that place is what was drawn at random but for a pixel.
+    assert np.mean(blurred) < 1.5 and len(moved) > 20 and max(moved) < 2
 
 
 def mean_difference(first: np.ndarray, second: np.ndarray) -> float:
     return float(np.abs(first.astype(int) - second).mean())
 
 
-def test_rotation_is_drawn_in_the_classic_way() -> None:
-    def read(index: int) -> Sample:
-        image = np.random.default_rng(index).integers(0, 256, (48, 64, 3), np.uint8)
-        return Sample(image, np.zeros((0, 4), np.float32), np.zeros(0, np.int64))
+@pytest.mark.parametrize("size", [32, 320, 640])
+def test_rounding_keeps_what_was_drawn_at_random(size: int) -> None:
+    """Side and middle of the part that a view shows, in pixels of the picture."""
+    affine, rng = RandomAffine(translate=0.3), np.random.default_rng(5)
+    scales, shares = [], []
+    for _ in range(500):
+        matrix, scale = affine._draw(rng, 2 * size, 2 * size, size)
+        square = _Square.nearest(matrix, size)
+        middle = (size / 2 - matrix[:2, 2]) / scale
+        assert abs(square.side - size / scale) <= 0.5
+        assert abs(square.left + square.side / 2 - middle[0]) <= 0.5
+        assert abs(square.top + square.side / 2 - middle[1]) <= 0.5
+        corners = np.array([[square.left, square.left + square.side], [square.top] * 2, [1, 1]])
+        np.testing.assert_allclose((square.to_view(size) @ corners)[0], [0, size], atol=1e-9)
+        scales.append(size / square.side)
+        shares.append(scale)
+    assert abs(np.mean(scales) - np.mean(shares)) < 0.02 / size + 1e-3 and np.std(scales) > 0.2
 
+
+def read_noise(index: int) -> Sample:
+    image = np.random.default_rng(index).integers(0, 256, (48, 64, 3), np.uint8)
+    return Sample(image, np.array([[5, 6, 40, 30]], np.float32), np.zeros(1, np.int64))
+
+
+def test_rotation_is_not_rounded() -> None:
     for settings in ({"degrees": 5.0}, {"shear": 3.0}, {"perspective": 0.001}):
-        drawn = []
-        for compose in (True, False):
-            context = Context(np.random.default_rng(4), read, 9, 64)
-            drawn.append(RandomAffine(compose=compose, **settings)(Mosaic()(read(0), context), context).image)
-        np.testing.assert_array_equal(*drawn)
+        found = []
+        for whole_pixels in (True, False):
+            context = Context(np.random.default_rng(4), read_noise, 9, 64)
+            found.append(RandomAffine(whole_pixels=whole_pixels, **settings)(Mosaic()(read_noise(0), context), context))
+        np.testing.assert_array_equal(found[0].image, found[1].image)
+        np.testing.assert_array_equal(found[0].boxes_xyxy, found[1].boxes_xyxy)
+
+
+def test_beyond_the_canvas_there_is_another_fill_and_no_tile() -> None:
+    canvas = Tiles(40, 20, 7, (Tile(plain(9), 30, 5, 20, 10),))  # its right half lies beyond the canvas
+    wanted = np.full((40, 40, 3), 3, np.uint8)
+    wanted[4:24, :35] = 7
+    wanted[9:19, 25:35] = 9
+    np.testing.assert_array_equal(canvas.draw_square(5, -4, 40, 3), wanted)
+    np.testing.assert_array_equal(canvas.draw_square(60, 0, 8, 3), np.full((8, 8, 3), 3))
+    picture = plain(9)
+    drawn = Tiles(40, 30, 7, (Tile(picture, 0, 0, 40, 30),)).draw_square(0, 0, 50, 3)
+    assert (drawn[:30, :40] == 9).all() and (drawn[30:] == 3).all() and (drawn[:, 40:] == 3).all()
+
+
+def test_a_view_from_very_far_needs_no_more_memory_than_a_warp() -> None:
+    class Far(RandomAffine):
+        def _draw(self, *_: object) -> tuple[np.ndarray, float]:
+            return np.diag([1e-5, 1e-5, 1.0]), 1e-5
+
+    context = Context(np.random.default_rng(3), read_noise, 9, 64)
+    tracemalloc.start()
+    found = Far()(Mosaic()(read_noise(0), context), context)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.image.shape == (64, 64, 3) and len(found.labels) == 0 and peak < 1 << 20
+
+
+def test_the_given_memory_is_used_by_a_rounded_warp() -> None:
+    for scale in (0.0, 0.5):
+        out = np.empty((64, 64, 3), np.uint8)
+        context = Context(np.random.default_rng(3), read_noise, 9, 64, out=out)
+        assert RandomAffine(scale=scale)(Mosaic()(read_noise(0), context), context).image is out
 
 
 @pytest.mark.parametrize("settings", [{}, {"degrees": 30.0, "shear": 10.0}, {"scale": 0.9, "translate": 2.0}])
 def test_only_what_is_seen_of_a_mosaic_is_drawn_and_looks_the_same(settings: dict[str, float]) -> None:
-    def read(index: int) -> Sample:
-        image = np.random.default_rng(index).integers(0, 256, (48, 64, 3), np.uint8)
-        return Sample(image, np.array([[5, 6, 40, 30]], np.float32), np.zeros(1, np.int64))
-
     for seed in range(40):
-        drawn = []
+        found = []
         for whole in (False, True):
-            context = Context(np.random.default_rng(seed), read, 8, 64)
-            sample = Mosaic()(read(0), context)
+            context = Context(np.random.default_rng(seed), read_noise, 8, 64)
+            sample = Mosaic()(read_noise(0), context)
             if whole:
                 assert sample.image is not None and sample.tiles is None  # draws it
-            drawn.append(RandomAffine(**settings)(sample, context))
-        np.testing.assert_array_equal(drawn[0].image, drawn[1].image)
-        np.testing.assert_array_equal(drawn[0].boxes_xyxy, drawn[1].boxes_xyxy)
+            found.append(RandomAffine(whole_pixels=False, **settings)(sample, context))
+        np.testing.assert_array_equal(found[0].image, found[1].image)
+        np.testing.assert_array_equal(found[0].boxes_xyxy, found[1].boxes_xyxy)
