@@ -29,6 +29,7 @@ from msrun_cli.engine.train_step import TrainStep
 from msrun_cli.profiling.session import ProfilerSession
 from msrun_cli.profiling.steps import Plan
 from msrun_cli.runtime.context import Device
+from msrun_cli.runtime.graph_cache import GraphCache
 from msrun_cli.runtime.run_folder import RunFolder
 
 
@@ -73,12 +74,14 @@ def build_callbacks(
     device: Device,
     facts: dict[str, Any],
     diagnose: Diagnosis,
+    graphs: GraphCache | None = None,
 ) -> Callbacks:
-    """facts: of the task, for the checkpoints. A resumed `state` cuts the metrics file behind its step."""
+    """facts: of the task, for the checkpoints. graphs: None = nothing is compiled. A resumed `state` cuts the metrics
+    file behind its step."""
     ranks = device.ranks
     sinks = _sinks(cfg, run, state, task, training, device)
     guard = Guard(cfg.overflow.max_consecutive, training.term_names, diagnose)
-    recorder = StepRecorder(state, training.term_names, cfg.logger.every, sinks, guard, device.graph, device.sink)
+    recorder = StepRecorder(state, training.term_names, cfg.logger.every, sinks, guard, graphs, device.sink)
     stop_requests = StopRequests(state, cfg.max_steps)
     if ranks.count > 1:
         stop_requests = StopRequests(state, cfg.max_steps, ranks.largest, cfg.logger.every)
@@ -141,7 +144,7 @@ def build_clocked(
     clock = StepClock(plan, session)
     sinks = _sinks(cfg, run, state, task, training, device)
     guard = Guard(cfg.overflow.max_consecutive, training.term_names)
-    recorder = StepRecorder(state, training.term_names, cfg.logger.every, sinks, guard, graph=False)
+    recorder = StepRecorder(state, training.term_names, cfg.logger.every, sinks, guard, graphs=None)
     return Clocked(plan, clock, state, training.step, [clock.first, recorder, clock.last], sinks)
 
 

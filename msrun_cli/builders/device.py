@@ -1,12 +1,23 @@
-"""The device of a run."""
+"""The device of a run and the graphs compiled for it."""
 
 from __future__ import annotations
+
+import logging
+from typing import Any
+
+from omegaconf import OmegaConf
 
 from msrun_cli.config.schema import EvalConfig, TrainConfig
 from msrun_cli.engine.callbacks.state import TrainState
 from msrun_cli.engine.data_sink import steps_per_sink
 from msrun_cli.runtime.context import Device, start_device
+from msrun_cli.runtime.graph_cache import GraphCache
 from msrun_cli.runtime.run_folder import RunFolder
+
+log = logging.getLogger("msrun")
+
+# Keys that no graph depends on.
+NOT_IN_GRAPHS = ("checkpoint", "logger", "name", "output_dir", "resume", "weights")
 
 
 def build_device(cfg: TrainConfig | EvalConfig, run: RunFolder) -> Device:
@@ -33,3 +44,26 @@ def build_sink(cfg: TrainConfig, device: Device, state: TrainState, goal: int) -
     if not device.sink:
         return None
     return steps_per_sink(device.sink_size, cfg.logger.every, state.steps_per_epoch, state.step, goal)
+
+
+def build_graph_cache(
+    cfg: TrainConfig | EvalConfig, run: RunFolder, device: Device, facts: dict[str, Any]
+) -> GraphCache | None:
+    """None where nothing is compiled. facts: of the data, as far as a graph depends on them."""
+    if not device.graph:
+        return None
+    folder = run.compiler / f"graphs_{device.ranks.rank}"
+    if not cfg.device.compile_cache or cfg.device.save_graphs:  # which writes what the compiler does
+        return GraphCache(None, folder)
+    if device.sink:
+        log.info("device.compile_cache has no effect on graphs that a data sink feeds (device.sink)")
+        return GraphCache(None, folder)
+    config = OmegaConf.to_container(cfg, resolve=True)
+    assert isinstance(config, dict)
+    parts = {
+        "config": {str(key): value for key, value in config.items() if key not in NOT_IN_GRAPHS},
+        "facts": facts,
+        "device": device.target,
+        "ranks": [device.ranks.rank, device.ranks.count],
+    }
+    return GraphCache(parts, folder)

@@ -21,9 +21,11 @@ from msrun_cli.engine.checkpoint import AVERAGE_PREFIX, training_parameters
 from msrun_cli.engine.loss_scale import make_loss_scale
 from msrun_cli.engine.predictor import Predictor
 from msrun_cli.engine.train_step import TrainStep
+from msrun_cli.models.folding import Folding, is_foldable
 from msrun_cli.models.recompute import recompute_blocks
 from msrun_cli.optim.ema import ExponentialMovingAverage, NoAverage, copy_parameters
 from msrun_cli.optim.schedule import OneCycle, WarmupDecay
+from msrun_cli.runtime.graph_cache import GraphCache
 from msrun_cli.runtime.ranks import Ranks, SharedStatistics
 
 ALONE = Ranks()
@@ -107,17 +109,23 @@ def build_evaluation(
     network: nn.Cell,
     refresh: Callable[[], None] = _nothing,
     ranks: Ranks = ALONE,
+    graphs: GraphCache | None = None,
 ) -> Callable[[], Any]:
     """A function that calls `refresh`, evaluates the network as it is then and returns the evaluator's result.
 
     Each rank evaluates its share of the images; all get the result over all images.
     """
     evaluator = instantiate(cfg.evaluator, _convert_="all")
-    decoder = task.decoder(network)
-    predict = Predictor(apply_amp(network, cfg.amp.level, cfg.amp.dtype), decoder, cfg.batch_size)
+    evaluated, fold = network, _nothing
+    if cfg.fold_batch_norm and is_foldable(network):
+        evaluated = build_network(cfg, task.data.class_names)
+        fold = Folding(network, evaluated).refresh
+    decoder = task.decoder(evaluated)
+    predict = Predictor(apply_amp(evaluated, cfg.amp.level, cfg.amp.dtype), decoder, cfg.batch_size, graphs)
 
     def evaluate() -> Any:
         refresh()
+        fold()
         batches: Any = ()  # a rank may be left without any image of a small split
         if len(split.records) > ranks.rank:
             batches = task.eval_batches(split).create_dict_iterator(num_epochs=1, output_numpy=True)

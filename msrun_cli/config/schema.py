@@ -51,6 +51,7 @@ class TrainConfig:
     ema: Ema
     checkpoint: Checkpoint
     evaluator: Target = setting(package="msrun_cli.evaluation")
+    fold_batch_norm: bool  # in what is evaluated
     logger: Logger
     launch: Launch
     parallel: Parallel
@@ -89,6 +90,7 @@ class EvalConfig:
     amp: Amp
     device: Device
     evaluator: Target = setting(package="msrun_cli.evaluation")
+    fold_batch_norm: bool  # in what is evaluated
     launch: Launch
     parallel: Parallel
     checkpoint: str | None = setting(path=True)

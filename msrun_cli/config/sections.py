@@ -113,6 +113,7 @@ class Device:
     mode: str = setting(choices=("graph", "pynative"))
     jit_level: str | None = setting(choices=("O0", "O1", "O2"))
     deterministic: bool
+    compile_cache: bool  # not of what save_graphs writes or a data sink feeds
     save_graphs: bool
     dvpp: bool  # an Ascend decodes and resizes images
     sink: str = setting(choices=("auto", "on", "off"))

@@ -13,6 +13,8 @@ from __future__ import annotations
 import mindspore as ms
 from mindspore import nn, ops
 
+from msrun_cli.models.children import replace_child
+
 LEVELS = ("O0", "O1", "O2", "O3")
 DTYPES = {"float16": ms.float16, "bfloat16": ms.bfloat16}
 HALF_PRECISION_CELLS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Conv2dTranspose, nn.Dense)
@@ -35,13 +37,11 @@ def apply_amp(network: nn.Cell, level: str, dtype: str) -> nn.Cell:
 
 
 def _cast_cells(cell: nn.Cell, half) -> None:
-    for name, child in cell.name_cells().items():
+    for name, child in list(cell.name_cells().items()):
         if isinstance(child, HALF_PRECISION_CELLS):
-            cell._cells[name] = _HalfPrecision(child, half)
+            replace_child(cell, name, _HalfPrecision(child, half))
         else:
             _cast_cells(child, half)
-    if isinstance(cell, nn.SequentialCell):
-        cell.cell_list = list(cell.cells())  # what SequentialCell calls; keep it in step with the children
 
 
 class _HalfPrecision(nn.Cell):

@@ -30,6 +30,7 @@ class CifarResNet(nn.Cell):
     """
 
     head_prefixes = ("linear.",)
+    folds = (("conv1", "bn1"),)
 
     def __init__(
         self,
@@ -66,6 +67,8 @@ class CifarBlock(nn.Cell):
     """Two 3x3 convolutions. Where the channels double, the stride is 2 and the shortcut is option A: every second
     pixel, with zeros for the new channels, half of them before and half behind.
     """
+
+    folds = (("conv1", "bn1"), ("conv2", "bn2"))
 
     def __init__(self, channels_in: int, channels: int, zero_init_last_gamma: bool) -> None:
         super().__init__()

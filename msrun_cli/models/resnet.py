@@ -45,6 +45,7 @@ class ResNet(nn.Cell):
     """
 
     head_prefixes = ("fc.",)
+    folds = (("conv1", "bn1"),)
 
     def __init__(
         self,
@@ -89,6 +90,7 @@ class BasicBlock(nn.Cell):
     """Two 3x3 convolutions, the first with the stride, added to the (projected) input."""
 
     expansion = 1
+    folds = (("conv1", "bn1"), ("conv2", "bn2"))
 
     def __init__(self, channels_in: int, channels: int, stride: int, zero_init_last_gamma: bool) -> None:
         super().__init__()
@@ -108,6 +110,7 @@ class Bottleneck(nn.Cell):
     """1x1 to `channels`, 3x3 with the stride, 1x1 to four times `channels`, added to the (projected) input."""
 
     expansion = 4
+    folds = (("conv1", "bn1"), ("conv2", "bn2"), ("conv3", "bn3"))
 
     def __init__(self, channels_in: int, channels: int, stride: int, zero_init_last_gamma: bool) -> None:
         super().__init__()
@@ -131,7 +134,13 @@ def projection(channels_in: int, channels_out: int, stride: int) -> nn.Cell:
     """1x1 convolution and BatchNorm where the block changes the shape (option B), else the identity."""
     if stride == 1 and channels_in == channels_out:
         return nn.Identity()
-    return nn.SequentialCell([conv2d(channels_in, channels_out, 1, stride), norm(channels_out)])
+    return Projection([conv2d(channels_in, channels_out, 1, stride), norm(channels_out)])
+
+
+class Projection(nn.SequentialCell):
+    """Convolution and BatchNorm."""
+
+    folds = (("0", "1"),)
 
 
 def conv2d(channels_in: int, channels_out: int, kernel: int, stride: int) -> nn.Conv2d:

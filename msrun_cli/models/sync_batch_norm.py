@@ -5,6 +5,8 @@ from __future__ import annotations
 import mindspore as ms
 from mindspore import nn, ops
 
+from msrun_cli.models.children import replace_child
+
 
 def synchronize_norms(network: nn.Cell, device_count: int, target: str) -> int:
     """Replace every `nn.BatchNorm2d`, in place, when there are several devices; returns how many.
@@ -18,10 +20,8 @@ def synchronize_norms(network: nn.Cell, device_count: int, target: str) -> int:
     for _, parent in list(network.cells_and_names()):
         for name, child in list(parent.name_cells().items()):
             if isinstance(child, nn.BatchNorm2d):
-                parent._cells[name] = _synchronized(child, device_count, target)
+                replace_child(parent, name, _synchronized(child, device_count, target))
                 count += 1
-        if isinstance(parent, nn.SequentialCell):
-            parent.cell_list = list(parent.cells())  # what SequentialCell calls; keep it in step with the children
     return count
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from msrun_cli.builders.data import build_data, build_task
-from msrun_cli.builders.device import build_device
+from msrun_cli.builders.device import build_device, build_graph_cache
 from msrun_cli.builders.network import build_network, check_class_names, load_weights
 from msrun_cli.builders.training import build_evaluation
 from msrun_cli.common.errors import ConfigError
@@ -33,7 +33,8 @@ def evaluate(cfg: EvalConfig) -> float:
     log.info("%s: %s", path, load_weights(network, path, strict=True))
     check_class_names(path, data.class_names)
 
-    result = build_evaluation(cfg, task, split, network, ranks=ranks)()
+    graphs = build_graph_cache(cfg, run, device, {"classes": list(data.class_names)})
+    result = build_evaluation(cfg, task, split, network, ranks=ranks, graphs=graphs)()
     if not ranks.is_first:
         return float(result.metrics[task.objective])
     report = task.report(run.plots)

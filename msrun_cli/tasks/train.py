@@ -9,7 +9,7 @@ from typing import Any
 
 from msrun_cli.builders.callbacks import build_callbacks, build_diagnosis
 from msrun_cli.builders.data import build_data, build_task, require_same_data
-from msrun_cli.builders.device import build_device, build_sink
+from msrun_cli.builders.device import build_device, build_graph_cache, build_sink
 from msrun_cli.builders.network import build_network, freeze_parameters, load_weights, read_resumed, synchronize
 from msrun_cli.builders.training import build_evaluation, build_training
 from msrun_cli.common.errors import Interrupted, TrainingError
@@ -73,11 +73,12 @@ def train(cfg: TrainConfig) -> float:
         assign_all(resumed, training.parameters)
         log.info("going on from %s: step %d, epoch %d", resumed.path, state.step, start[0] + 1)
     ranks.broadcast(training.parameters)
-    evaluate = build_evaluation(cfg, task, data.val, training.eval_network, training.refresh, ranks)
+    graphs = build_graph_cache(cfg, run, device, facts)
+    evaluate = build_evaluation(cfg, task, data.val, training.eval_network, training.refresh, ranks, graphs)
 
     # run
     diagnose = build_diagnosis(run, task, network, training.step)
-    callbacks = build_callbacks(cfg, run, state, task, training, evaluate, device, facts, diagnose)
+    callbacks = build_callbacks(cfg, run, state, task, training, evaluate, device, facts, diagnose, graphs)
     log.info(
         "training: %d epochs of %d steps, batch %s, %d px, amp %s, loss scale %s; run folder %s",
         cfg.epochs, state.steps_per_epoch, f"{ranks.count} x {cfg.batch_size}" if ranks.count > 1 else cfg.batch_size,

@@ -11,6 +11,7 @@ from mindspore.train import Callback
 
 from msrun_cli.engine.callbacks.guard import Guard
 from msrun_cli.engine.callbacks.state import Row, RowSink, TrainState, as_array, rows_of_sink
+from msrun_cli.runtime.graph_cache import GraphCache
 
 log = logging.getLogger("msrun")
 
@@ -19,7 +20,8 @@ class StepRecorder(Callback):
     """Collects what the train step returns and every `every` steps gives the sinks a row of means.
 
     term_names: names of the loss terms, in the order of the step's `terms`.
-    graph: whether the first step compiles, which is announced and timed.
+    graphs: where the first step finds its graph or leaves what it compiled, which is announced and timed; None =
+        nothing is compiled.
     sunk: outputs are those of all steps of a sink, from `engine.data_sink.RecordedStep`.
     """
 
@@ -30,12 +32,12 @@ class StepRecorder(Callback):
         every: int,
         sinks: list[RowSink],
         guard: Guard,
-        graph: bool,
+        graphs: GraphCache | None,
         sunk: bool = False,
     ) -> None:
         super().__init__()
         self.state, self.term_names, self.every = state, term_names, every
-        self.sinks, self.guard, self.graph, self.sunk = sinks, guard, graph, sunk
+        self.sinks, self.guard, self.graphs, self.sunk = sinks, guard, graphs, sunk
         self.last_batch: Any = None
         self.compile_s: float | None = None
         self.images_per_s: list[float] = []
@@ -47,8 +49,9 @@ class StepRecorder(Callback):
 
     def on_train_begin(self, run_context) -> None:
         self._first_step = self.state.step  # MindSpore counts from 0 after a resume, too
-        if self.graph:
-            log.info("compiling the training graph (first step) ...")
+        if self.graphs is not None:
+            found = self.graphs.begin("train")
+            log.info("%s the training graph (first step) ...", "loading" if found else "compiling")
         self._last_end = time.perf_counter()
 
     def on_train_step_begin(self, run_context) -> None:
@@ -123,6 +126,8 @@ class StepRecorder(Callback):
 
     def _end_of_first_step(self, now: float) -> None:
         self.compile_s = now - self._begin
-        if self.graph:
-            log.info("training graph compiled in %.1f s (first step included)", self.compile_s)
+        if self.graphs is not None:
+            self.graphs.end()
+            what = "loaded" if self.graphs.found else "compiled"
+            log.info("training graph %s in %.1f s (first step included)", what, self.compile_s)
         self._waited_s = self._step_s = 0.0

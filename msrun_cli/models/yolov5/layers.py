@@ -53,6 +53,8 @@ def conv2d(channels_in: int, channels_out: int, kernel: int, stride: int, paddin
 class ConvBlock(nn.Cell):
     """Convolution without bias, BatchNorm, SiLU."""
 
+    folds = (("conv", "bn"),)
+
     def __init__(
         self, channels_in: int, channels_out: int, kernel: int = 1, stride: int = 1, padding: int | None = None
     ) -> None:

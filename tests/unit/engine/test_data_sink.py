@@ -153,7 +153,7 @@ def trained(folder, sink_size, *, every=3, max_steps=None, done=0, make=light_st
 
     evaluation = EpochEvaluation(state, evaluate, 1, [rows])
     guard = Guard(3, ("error",), lambda batch, number: f"looked at the batch of step {number}.")
-    recorder = StepRecorder(state, ("error",), every, [rows], guard, False, sink_size is not None)
+    recorder = StepRecorder(state, ("error",), every, [rows], guard, None, sink_size is not None)
     parameters = list(network.get_parameters())
     policy = KeepPolicy(every=1, every_steps=2)
     saver = CheckpointSaver(state, folder, parameters, evaluation, policy, CheckpointWriter(), {})
