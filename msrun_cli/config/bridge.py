@@ -143,42 +143,16 @@ def _examined(composer: Composer, command: Command, overrides: list[str], multir
 def _show(command: Command, config_name: str, overrides: list[str], flags: Flags, finding: Finding) -> int:
     """--cfg: print what composes, then the faults; values that are still to be set do not count here."""
     faults = [text for text in finding.problems if " must be set" not in text]
-    _require_part(flags.package, finding.configs)
+    from msrun_cli.config.printing import print_job, require_part
+
+    require_part(flags.package, finding.configs)
     if flags.cfg == "job" and not finding.refused and finding.configs:
-        _print_job(finding.configs[0], flags)
+        print_job(finding.configs[0], flags.package, resolve=flags.resolve)
     elif not finding.refused:
         _call_hydra(Job(command, flags), config_name, overrides, flags)
     if faults:
         raise ConfigError("\n\n".join(faults))
     return 0
-
-
-def _print_job(config: DictConfig, flags: Flags) -> None:
-    """What the task gets, an evaluated run's settings included, which Hydra's own --cfg does not know."""
-    from omegaconf import OmegaConf
-
-    keys = [str(key) for key in config if key != "hydra"]
-    part = OmegaConf.select(config, flags.package) if flags.package else OmegaConf.masked_copy(config, keys)
-    if OmegaConf.is_config(part):
-        if flags.package:
-            print(f"# @package {flags.package}")
-        print(OmegaConf.to_yaml(part, resolve=flags.resolve), end="")
-    else:
-        print(part)
-
-
-def _require_part(package: str | None, configs: list[DictConfig]) -> None:
-    from omegaconf import OmegaConf
-
-    from msrun_cli.config.suggest import did_you_mean, listed
-
-    if package is None or package in ("_global_", "") or not configs:
-        return
-    if OmegaConf.select(configs[0], package, default="") == "":
-        keys = [str(key) for key in configs[0]]
-        raise ConfigError(
-            f"--package {package}: there is no such part.{did_you_mean(package, keys)} Parts: {listed(keys)}."
-        )
 
 
 def _require_files(configs: list[DictConfig]) -> None:
@@ -212,6 +186,11 @@ def _hydra_process(argv: list[str]) -> Iterator[None]:
         yield
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(" ".join(f"{error} {error.__cause__ or ''}".split())) from error
+    except OSError as error:  # errors of the job itself are kept in it
+        raise ConfigError(
+            f"the run folder cannot be made: {error.filename}: {error.strerror}. Set output_dir to a folder that can "
+            "be written."
+        ) from error
     finally:
         sys.argv = old_argv
         if old_error is None:

@@ -81,9 +81,9 @@ def _words(result: Result, verbose: bool) -> Text:
 
 def summary(examination: Examination) -> str:
     counts = ", ".join(
-        f"{len(examination.named(status))} {word}"
-        for status, word in ((PASS, "passed"), (WARN, "warnings"), (FAIL, "failed"), (SKIP, "not checked"))
-        if examination.named(status)
+        f"{count} {word}{'s' if word == 'warning' and count > 1 else ''}"
+        for status, word in ((PASS, "passed"), (WARN, "warning"), (FAIL, "failed"), (SKIP, "not checked"))
+        if (count := len(examination.named(status)))
     )
     device = {"cpu": "the CPU", "ascend": "the Ascend device"}[examination.device]
     failed = [result.check for result in examination.named(FAIL)]

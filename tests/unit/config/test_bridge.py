@@ -42,6 +42,14 @@ def test_errors_for_users_give_their_exit_code_and_no_traceback(call, seed: int,
     assert result.err.strip() == text
 
 
+def test_a_run_folder_that_cannot_be_made_is_said(call, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = call("train", f"output_dir={tmp_path}/file")
+    assert result.code == 2 and not result.configs
+    assert "the run folder cannot be made" in result.err and "Not a directory. Set output_dir" in result.err
+    assert "Traceback" not in result.err
+
+
 def test_debug_shows_the_traceback(call) -> None:
     assert "Traceback" in call("train", "seed=13", debug=True).err
 

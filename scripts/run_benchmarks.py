@@ -1,0 +1,131 @@
+#!/usr/bin/env python
+"""All benchmarks, one after the other: a table and one JSON file. `bash scripts/bench.sh` calls it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from msrun_cli.common.files import write_json
+
+SCRIPTS = Path(__file__).parent
+
+
+def main() -> None:
+    options = parse()
+    coco = options.data / "coco128"
+    if not coco.is_dir():
+        raise SystemExit(f"{coco} is missing: --data must hold coco128 in COCO's layout")
+    found: dict[str, Any] = {"machine": machine()}
+    for name, command in commands(options, coco).items():
+        print(f"== {name}: {' '.join(command)}", flush=True)
+        found[name] = run(command)
+        write_json(options.file, found)
+    found["start_s"] = starts()
+    write_json(options.file, found)
+    show(found)
+    print(f"written: {options.file}")
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder with coco128")
+    parser.add_argument("--file", type=Path, default=Path("bench.json"))
+    parser.add_argument("--weights", help="yolov5n.pt")
+    parser.add_argument("--torch", help="a Python with PyTorch")
+    return parser.parse_args()
+
+
+def commands(options: argparse.Namespace, coco: Path) -> dict[str, list[str]]:
+    pipeline = ["bench_pipeline.py", "--root", str(coco)]
+    yolo = ["--model", "yolov5n", "--batch-size", "8", "--image-size", "320"]
+    resnet = ["--model", "resnet50", "--batch-size", "8", "--image-size", "224"]
+    weights = ["--weights", options.weights] if options.weights else []
+    other = ["--torch", options.torch] if options.torch else []
+    listed = {
+        "pipeline": pipeline,
+        "pipeline, cache=ram": [*pipeline, "--cache", "ram"],
+        "pipeline, evaluation": [*pipeline, "--eval"],
+        "index": ["bench_index.py"],
+        "step yolov5n": ["bench_step.py", *yolo],
+        "step resnet50": ["bench_step.py", *resnet],
+        "loop": ["bench_loop.py"],
+        "evaluation": ["bench_eval.py", "--root", str(coco), *weights, *other],
+        "memory": ["bench_memory.py"],
+        "growth": ["bench_growth.py"],
+    }
+    ours = {name: [sys.executable, str(SCRIPTS / parts[0]), *parts[1:]] for name, parts in listed.items()}
+    if options.torch:
+        script = str(SCRIPTS / "bench_torch.py")
+        ours["PyTorch, step yolov5n"] = [options.torch, script, "--what", "step", *yolo]
+        ours["PyTorch, step resnet50"] = [options.torch, script, "--what", "step", *resnet]
+    return ours
+
+
+def run(command: list[str]) -> dict[str, Any]:
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"exit code {done.returncode} of {' '.join(command)}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def starts() -> dict[str, float]:
+    """Seconds of `msrun train` with the default configuration to the end of its first step, from nothing and again."""
+    seconds = {}
+    with tempfile.TemporaryDirectory(prefix="msrun-bench-start-") as folder:
+        environment = {**os.environ, "MSRUN_CACHE_DIR": f"{folder}/cache", "PYTHONUNBUFFERED": "1"}
+        for name in ("first", "again"):
+            command = [sys.executable, "-m", "msrun_cli", "train", f"output_dir={folder}", "logger.progress=plain"]
+            started = time.perf_counter()
+            with subprocess.Popen(
+                command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            ) as process:
+                assert process.stdout is not None
+                for line in process.stdout:
+                    if "first step included" in line:
+                        seconds[name] = round(time.perf_counter() - started, 1)
+                        break
+                process.kill()
+    return seconds
+
+
+def machine() -> dict[str, Any]:
+    names = [
+        line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line
+    ]
+    packages = ("mindspore", "numpy", "opencv-python", "msrun-cli")
+    return {
+        "processor": names[0] if names else platform.processor(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        **{name: version(name) for name in packages},
+        "date": time.strftime("%Y-%m-%d"),
+        "load_average": round(os.getloadavg()[0], 2),
+    }
+
+
+def show(found: dict[str, Any]) -> None:
+    table = Table("benchmark", "figure", "value")
+    for name, figures in found.items():
+        for key, value in figures.items():
+            if not isinstance(value, list | dict):
+                table.add_row(name, key, str(value))
+                name = ""
+        table.add_section()
+    Console(width=100).print(table)
+
+
+if __name__ == "__main__":
+    main()
