@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from mindspore import nn
+from omegaconf import OmegaConf
 
 from msrun_cli.builders.data import Task
 from msrun_cli.builders.training import Training
@@ -59,9 +60,11 @@ class Callbacks:
             self.saver.save_epoch()
 
     def close(self) -> None:
-        for sink in self.sinks:
-            sink.close()
-        self.saver.writer.finish()
+        try:
+            for sink in self.sinks:
+                sink.close()
+        finally:
+            self.saver.writer.finish()
 
 
 def build_callbacks(
@@ -70,7 +73,7 @@ def build_callbacks(
     state: TrainState,
     task: Task,
     training: Training,
-    evaluate: Callable[[], Any],
+    evaluate: Callable[..., Any],
     device: Device,
     facts: dict[str, Any],
     diagnose: Diagnosis,
@@ -101,7 +104,7 @@ def build_callbacks(
         evaluation,
         KeepPolicy(keep.every, keep.every_steps, keep.keep_last, keep.keep_best),
         CheckpointWriter(getattr(keep, "async")),
-        facts,
+        {**facts, "config": OmegaConf.to_container(cfg, resolve=True)},
         training.agree,
         ranks.is_first,
         gathered,

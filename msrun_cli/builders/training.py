@@ -110,10 +110,11 @@ def build_evaluation(
     refresh: Callable[[], None] = _nothing,
     ranks: Ranks = ALONE,
     graphs: GraphCache | None = None,
-) -> Callable[[], Any]:
+) -> Callable[..., Any]:
     """A function that calls `refresh`, evaluates the network as it is then and returns the evaluator's result.
 
-    Each rank evaluates its share of the images; all get the result over all images.
+    Each rank evaluates its share of the images; all get the result over all images. The function may be given another
+    one to call after each batch with the images done and the images there are.
     """
     evaluator = instantiate(cfg.evaluator, _convert_="all")
     evaluated, fold = network, _nothing
@@ -123,14 +124,14 @@ def build_evaluation(
     decoder = task.decoder(evaluated)
     predict = Predictor(apply_amp(evaluated, cfg.amp.level, cfg.amp.dtype), decoder, cfg.batch_size, graphs)
 
-    def evaluate() -> Any:
+    def evaluate(progress: Callable[[int, int], None] | None = None) -> Any:
         refresh()
         fold()
         batches: Any = ()  # a rank may be left without any image of a small split
         if len(split.records) > ranks.rank:
             batches = task.eval_batches(split).create_dict_iterator(num_epochs=1, output_numpy=True)
         gather = ranks.gather if ranks.count > 1 else None
-        result = evaluator(predict, batches, split, task.data, gather=gather)
+        result = evaluator(predict, batches, split, task.data, progress=progress, gather=gather)
         if task.data.bad_samples is not None:
             task.data.bad_samples.say()
         return result

@@ -127,6 +127,7 @@ def _run(command: Command, overrides: list[str], flags: Flags) -> int:
     if finding.problems:
         raise ConfigError("\n\n".join(finding.problems))
     _require_files(finding.configs)
+    _require_precision(finding.configs)
     for remark in finding.remarks:
         print(f"note: {remark}", file=sys.stderr)
     job = Job(command, flags)
@@ -163,6 +164,22 @@ def _require_files(configs: list[DictConfig]) -> None:
             value = config.get(key)
             if isinstance(value, str):
                 require_file(key, value)
+
+
+def _require_precision(configs: list[DictConfig]) -> None:
+    """The rule about bfloat16 on a CPU where only the machine tells that `device=auto` is one."""
+    for config in configs:
+        amp = config.get("amp")
+        if amp is None or amp.dtype != "bfloat16" or amp.level == "O0" or config.device.target != "auto":
+            continue
+        from msrun_cli.environment.run_start import is_cpu_alone
+
+        if is_cpu_alone():
+            raise ConfigError(
+                f"amp.level={amp.level} with amp.dtype=bfloat16: this machine has no NPU and no GPU, so device=auto "
+                "is a CPU, on which MindSpore has no bfloat16 convolution. Set amp.dtype=float16, or amp=O0, which is "
+                "also the fastest on a CPU."
+            )
 
 
 def _call_hydra(job: Job, config_name: str, overrides: list[str], flags: Flags) -> None:

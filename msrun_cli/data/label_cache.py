@@ -1,10 +1,10 @@
 """The index of a dataset's labels, kept in the user's cache folder.
 
 An index is found again by its key, a hash of what it was made from: of the content of the annotation file (COCO), or of
-the names, sizes and modification times in nanoseconds of all label and image files (YOLO, VOC: reading many small files
-is what costs the time), with the reader's settings and the version of this format. So a changed file or setting has
-another key, and nothing needs to be invalidated. A file is written under a temporary name and renamed: runs that start
-together write the same, without locks.
+the names, sizes and times in nanoseconds of all label and image files (YOLO, VOC: reading many small files is what
+costs the time; the time of the last change of a file cannot be set back), with the reader's settings and the version
+of this format. So a changed file or setting has another key, and nothing needs to be invalidated. A file is written
+under a temporary name and renamed: runs that start together write the same, without locks.
 """
 
 from __future__ import annotations
@@ -78,12 +78,12 @@ def content_hash(path: Path) -> str:
 
 
 def state_hash(paths: Iterable[str]) -> str:
-    """SHA-256 of the names, sizes and modification times of files; of those that are missing, too."""
+    """SHA-256 of the names, sizes and times of modification and change of files; of those that are missing, too."""
     digest = hashlib.sha256()
     for path in paths:
         try:
             found = os.stat(path)
-            state = f"{found.st_size} {found.st_mtime_ns}"
+            state = f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
         except (OSError, ValueError):
             state = "missing"
         digest.update(os.fsencode(path) + f"\0{state}\n".encode())

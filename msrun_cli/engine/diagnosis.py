@@ -32,7 +32,7 @@ class _FiniteGradients(nn.Cell):
 
 
 class Diagnosis:
-    """Called with the last batch when a training stops because of NaN, Inf or overflow; gives sentences.
+    """Called with a skipped batch, its step and its loss scale when a training stops; gives sentences.
 
     weights: in the network's order, from the input on
     files_of: names of the image files of a batch, by its step (from 1)
@@ -51,11 +51,11 @@ class Diagnosis:
         self.step, self.weights, self.folder, self.files_of = step, list(weights), folder, files_of
         self.file = BATCH_FILE if rank == 0 else f"rank_{rank}_{BATCH_FILE}"
 
-    def __call__(self, batch: Sequence[Tensor], number: int) -> str:
+    def __call__(self, batch: Sequence[Tensor], number: int, scale: float) -> str:
         log.info("looking for the layer (compiles once more) ...")
         probe = _FiniteGradients(self.step.forward, ParameterTuple(self.weights))
         probe.set_train(True)
-        finite = probe(*batch, self.step.loss_scale.scale.value()).asnumpy()
+        finite = probe(*batch, Tensor(scale, ms.float32)).asnumpy()
         names = [weight.name for weight, good in zip(self.weights, finite, strict=True) if not good]
         if names:
             layer = (

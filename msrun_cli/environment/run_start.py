@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Any
 
 from msrun_cli.common.errors import DeviceError
@@ -14,6 +15,7 @@ from msrun_cli.environment.results import Cost, Result
 
 _ABOUT_ASCEND = {check.id for check in CHECKS if check.device == "ascend"}
 _CHECKED = ("auto", "cpu", "ascend")
+_DEVICE_FILES = ("davinci*", "nvidia*", "dxg")
 
 
 @functools.cache
@@ -49,6 +51,11 @@ def remarks(target: str) -> list[str]:
     if without_npu:
         results = [r for r in results if r.check == "device_nodes" or r.check not in _ABOUT_ASCEND]
     return [_sentence(result) for result in results]
+
+
+def is_cpu_alone() -> bool:
+    """Whether there is no device file of an NPU or a GPU here."""
+    return not any(found for pattern in _DEVICE_FILES for found in Path("/dev").glob(pattern))
 
 
 def run_facts(target: str) -> dict[str, Any]:

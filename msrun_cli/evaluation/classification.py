@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from msrun_cli.data.imagefolder import ImageFolderData, LabelledImages
 
 Predict = Callable[[np.ndarray], np.ndarray]
+Progress = Callable[[int, int], None]
 Gather = Callable[[tuple[np.ndarray, ...]], list[tuple[np.ndarray, ...]]]
 log = logging.getLogger("msrun")
 
@@ -53,6 +54,7 @@ class ClassificationEvaluator:
         batches: Iterable[Mapping[str, np.ndarray]],
         split: LabelledImages,
         data: ImageFolderData,
+        progress: Progress | None = None,
         gather: Gather | None = None,
     ) -> ClassificationResult:
         """Evaluate the pictures that `batches` holds.
@@ -60,6 +62,7 @@ class ClassificationEvaluator:
         predict: images -> logits float32 (B, C).
         batches: images, labels int32 (B,), index int32 (B,) into the split. The last batch may be smaller. A picture
             that comes again (padding of shards) counts once; a label or an index below 0 is left out.
+        progress: called after each batch with the pictures done and the pictures in the split.
         gather: gives the arrays of all ranks, each of which evaluates a part of the pictures; None = there is one rank.
 
         Raises:
@@ -80,6 +83,8 @@ class ClassificationEvaluator:
             logits, true, index = logits[: len(use)][use], batch["labels"][use], batch["index"][use]
             labels[index] = true
             ranks[index], predicted[index], probability[index] = ranks_of(logits, true)
+            if progress is not None:
+                progress(int((labels >= 0).sum()), count)
         if gather is not None:
             (labels, ranks, predicted, probability), predict_s = _merged(
                 (labels, ranks, predicted, probability), predict_s, gather

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shlex
 import time
+from pathlib import Path
 from typing import Any
 
 from msrun_cli.builders.callbacks import build_callbacks, build_diagnosis
@@ -99,7 +100,7 @@ def train(cfg: TrainConfig) -> float:
     seconds = time.perf_counter() - started
 
     # result
-    curves = plot_curves(run.metrics_csv, run.plots) if ranks.is_first else []
+    curves = _curves(run) if ranks.is_first else []
     if state.signal is not None:
         saved = run.checkpoints / "last.ckpt"
         raise Interrupted(
@@ -115,7 +116,8 @@ def train(cfg: TrainConfig) -> float:
     picture = report.predictions(data.val, result)
     console.print(report.table(result))
     run.write_result(_summary(state, callbacks.recorder, seconds))
-    log.info("trained in %.0f s%s", seconds, f", stopped by {state.stop_reason}" if state.stop_reason else "")
+    stopped = f", stopped by {state.stop_reason}" if state.stop_reason else ""
+    log.info("trained in %.0f s, %d steps skipped%s", seconds, state.skipped, stopped)
     log.info("curves: %s", ", ".join(str(path) for path in curves))
     log.info("predictions: %s", picture)
     return float(state.best or 0.0)
@@ -131,6 +133,14 @@ def _require_same_network(ranks: Ranks, parameters: list[Any]) -> None:
         )
     if ranks.count > 1:
         log.info("all %d ranks hold the same parameters", ranks.count)
+
+
+def _curves(run: RunFolder) -> list[Path]:
+    try:
+        return plot_curves(run.metrics_csv, run.plots)
+    except OSError as error:  # the folder may have been removed, or the disk is full
+        log.warning("no curves: %s: %s", error.filename, error.strerror)
+        return []
 
 
 def _nothing_left(run: RunFolder, state: TrainState, advice: str) -> float:
@@ -153,5 +163,6 @@ def _summary(state: TrainState, recorder: Any, seconds: float) -> dict[str, Any]
         "train_s": seconds,
         "epochs": state.epoch,
         "steps": state.step,
+        "overflows": state.skipped,
         "stopped_by": state.stop_reason,
     }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -51,3 +53,26 @@ def test_signal_saves_and_exits(number, code, tmp_path):
     if number == signal.SIGINT:
         done = msrun("eval", f"checkpoint={checkpoint}", "device.mode=pynative", cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_run_folder_that_is_removed_ends_with_words(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "msrun_cli", "train", *TINY, "device.mode=pynative", "epochs=2", "logger.every=1"],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    said = []
+    for line in process.stdout:
+        said.append(line)
+        if "epoch 1/2  step 2/4" in line:
+            shutil.rmtree(only_run(tmp_path / "outputs" / "train"))
+    process.wait(timeout=120)
+    text = "".join(said)
+    assert process.returncode == 0 and "Traceback" not in text, text
+    assert "no curves: " in text
+    (value,) = tmp_path.glob("outputs/train/*/*/return_value.json")
+    assert json.loads(value.read_text())["steps"] == 8
+    assert (value.parent / "checkpoints" / "last.ckpt").exists()

@@ -73,6 +73,7 @@ def test_result_names_objective_and_metrics(trained):
     value = return_value(only_run(folder / "outputs" / "train"))
     assert value["objective"] >= value["map50_95"] >= 0
     assert value["steps"] == 8
+    assert value["overflows"] >= 0
     assert value["epochs"] == 2
     assert value["images_per_s"] > 0
 

@@ -122,7 +122,8 @@ class CheckpointSaver(Callback):
         self.writer.write(self._path(name, rank), parameters, state, make_room)
         # for people; what a resumed run reads stands in the checkpoint itself
         try:
-            write_json(self.folder / "state.json", {key: value for key, value in state.items() if key != "unlogged"})
+            shown = {key: value for key, value in state.items() if key not in ("unlogged", "config")}
+            write_json(self.folder / "state.json", shown)
         except OSError as error:
             log.warning("%s cannot be written: %s", self.folder / "state.json", error.strerror)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import signal
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,15 +15,24 @@ from msrun_cli.engine.callbacks.state import LOSS, RowSink, TrainState, score
 
 log = logging.getLogger("msrun")
 
+Evaluate = Callable[[Callable[[int, int], None]], Any]
+
+
+class _Left(Exception):
+    """A signal came in the middle of an evaluation."""
+
 
 class EpochEvaluation(Callback):
     """Calls `evaluate` every `every` epochs (0 = only at the end) and at the end; its result needs `.metrics`.
+
+    `evaluate` calls back after each batch. A signal ends the evaluation there and the training with it, so that a state
+    is saved at once; a resumed run begins with the evaluation.
 
     The state's `save_best_on` names the metric that decides which checkpoint is best, or is "loss": the mean loss of
     the epoch's steps, which then stands beside the metrics; the smallest is best.
     """
 
-    def __init__(self, state: TrainState, evaluate: Callable[[], Any], every: int, sinks: list[RowSink]) -> None:
+    def __init__(self, state: TrainState, evaluate: Evaluate, every: int, sinks: list[RowSink]) -> None:
         super().__init__()
         self.state, self.evaluate, self.every, self.sinks = state, evaluate, every, sinks
         self.result: Any = None
@@ -32,6 +42,8 @@ class EpochEvaluation(Callback):
         self.value = None
         if self.state.signal is None and (self._is_due() or self.state.stop_reason is not None):
             self.run()
+            if self.state.signal is not None:
+                run_context.request_stop()
 
     def is_overdue(self) -> bool:
         """Whether a signal came between the last step of an epoch and its evaluation, before the run was resumed."""
@@ -43,11 +55,20 @@ class EpochEvaluation(Callback):
         last = self.state.step >= self.state.total_steps
         return last or (self.every > 0 and self.state.epoch % self.every == 0)
 
+    def _leave_on_signal(self, done: int, total: int) -> None:
+        if self.state.signal is not None and done < total:
+            raise _Left
+
     def run(self) -> None:
         """Evaluate now."""
         started = time.perf_counter()
-        self.result = self.evaluate()
         state = self.state
+        try:
+            self.result = self.evaluate(self._leave_on_signal)
+        except _Left:
+            assert state.signal is not None
+            state.stop_reason = f"signal {signal.Signals(state.signal).name}"
+            return
         state.metrics = {name: float(value) for name, value in self.result.metrics.items()}
         state.evaluated_step = state.step
         name = state.save_best_on

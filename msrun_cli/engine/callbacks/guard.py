@@ -15,14 +15,14 @@ class Guard:
     """Counts skipped steps in a row over all log intervals, in the training's state.
 
     max_consecutive: that many in a row end the training.
-    diagnose: called with the last batch and its step, gives what more there is to say.
+    diagnose: called with the last batch, its step and its loss scale, gives what more there is to say.
     """
 
     def __init__(
         self,
         max_consecutive: int,
         term_names: tuple[str, ...],
-        diagnose: Callable[[Sequence[Any], int], str] | None = None,
+        diagnose: Callable[[Sequence[Any], int, float], str] | None = None,
     ) -> None:
         self.max_consecutive = max_consecutive
         self.term_names = term_names
@@ -39,22 +39,31 @@ class Guard:
     ) -> None:
         """Arrays of one log interval, one row per step; `overflows` is the running count of skipped steps.
 
+        batch: of the last step; None = it is on the device.
+
         Raises:
             TrainingError: with what is known about the cause.
         """
+        before = int(overflows[-2]) if len(overflows) > 1 else state.skipped
+        last_was_skipped = int(overflows[-1]) > before
         for index, count in enumerate(overflows):
             new = int(count) - state.skipped
             state.skipped_in_a_row = state.skipped_in_a_row + new if new > 0 else 0
             state.skipped = int(count)
             if state.skipped_in_a_row >= self.max_consecutive:
-                text = self._diagnosis(state, terms[index], float(norms[index]), float(scales[index]))
-                if self.diagnose is not None and batch is not None:
-                    text = f"{text} {self.diagnose(batch, state.step)}"
-                elif self.diagnose is not None:
+                step = state.step - (len(overflows) - 1 - index)
+                text = self._diagnosis(step, state.skipped_in_a_row, terms[index], norms[index], scales[index])
+                if self.diagnose is None:
+                    raise TrainingError(text)
+                if batch is None:
                     text = f"{text} With device.sink=off the batch is at hand: its layer is named and it is saved."
+                elif last_was_skipped:
+                    text = f"{text} {self.diagnose(batch, state.step, float(scales[-1]))}"
+                else:
+                    text = f"{text} Its batch is gone: with logger.every=1 its layer is named and it is saved."
                 raise TrainingError(text)
 
-    def _diagnosis(self, state: TrainState, terms: np.ndarray, norm: float, scale: float) -> str:
+    def _diagnosis(self, step: int, in_a_row: int, terms: np.ndarray, norm: float, scale: float) -> str:
         values = ", ".join(f"{name} {value:g}" for name, value in zip(self.term_names, terms, strict=True))
         if np.isfinite(terms).all():
             cause = (
@@ -66,7 +75,7 @@ class Guard:
                 "The loss itself is not finite: lower optimizer.lr, lengthen the warm-up, or check weights and data."
             )
         return (
-            f"Training stopped at step {state.step}: the last {state.skipped_in_a_row} steps were skipped because "
+            f"Training stopped at step {step}: the last {in_a_row} steps were skipped because "
             f"their gradient is not finite (loss terms: {values}; gradient norm {norm:g}; loss scale {scale:g}). "
             f"{cause} Checkpoints hold weights from before these steps."
         )

@@ -46,13 +46,19 @@ class MetricsFile:
             self._csv.flush()
             self._jsonl.flush()
         except OSError as error:  # a full disk must not end a training whose checkpoints are elsewhere or older
-            if not self._complained:
-                log.warning("%s cannot be written (%s): training goes on without it.", self._csv.name, error.strerror)
-            self._complained = True
+            self._complain(error)
 
     def close(self) -> None:
-        self._csv.close()
-        self._jsonl.close()
+        for file in (self._csv, self._jsonl):
+            try:
+                file.close()
+            except OSError as error:  # it writes what is left in its buffer
+                self._complain(error)
+
+    def _complain(self, error: OSError) -> None:
+        if not self._complained:
+            log.warning("%s cannot be written (%s): training goes on without it.", self._csv.name, error.strerror)
+        self._complained = True
 
 
 def _cut_behind(path: Path, step_of: Callable[[str], int], step: int, lines_before: int = 0) -> None:

@@ -50,6 +50,17 @@ def test_a_run_folder_that_cannot_be_made_is_said(call, tmp_path: Path) -> None:
     assert "Traceback" not in result.err
 
 
+def test_bfloat16_is_refused_where_auto_is_a_cpu(call, monkeypatch: pytest.MonkeyPatch) -> None:
+    from msrun_cli.environment import run_start
+
+    for alone, code in ((True, 2), (False, 0)):
+        monkeypatch.setattr(run_start, "is_cpu_alone", lambda alone=alone: alone)
+        result = call("train", "amp=O1", "amp.dtype=bfloat16")
+        assert result.code == code
+        assert ("amp.dtype=float16" in result.err) == alone
+    assert call("train", "amp=O0", "amp.dtype=bfloat16").code == 0
+
+
 def test_debug_shows_the_traceback(call) -> None:
     assert "Traceback" in call("train", "seed=13", debug=True).err
 

@@ -4,6 +4,7 @@ import json
 import logging
 import multiprocessing
 import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -85,6 +86,17 @@ def test_changed_content_and_settings_are_read_anew(tmp_path: Path, cache: Path,
     assert read_coco(str(root)).train.records[0].boxes_xyxy[2, 0] == 6.25
     assert len(read_coco(str(root), keep_empty=False).train.records) == 1
     assert len(built) == 3 and len(list(cache.iterdir())) == 3
+
+
+def test_small_files_of_the_same_size_and_time_are_not_mixed_up(tmp_path: Path) -> None:
+    file = tmp_path / "1.txt"
+    file.write_text("0 0.5 0.5 0.2 0.2\n")
+    before, times = state_hash([str(file)]), (os.stat(file).st_atime_ns, os.stat(file).st_mtime_ns)
+    assert state_hash([str(file)]) == before
+    time.sleep(0.02)  # the clock of a file system is coarse
+    file.write_text("1 0.5 0.5 0.2 0.2\n")
+    os.utime(file, ns=times)
+    assert state_hash([str(file)]) != before
 
 
 def test_a_moved_dataset_is_found_by_its_content(tmp_path: Path, cache: Path, built: list[str]) -> None:

@@ -147,12 +147,12 @@ def trained(folder, sink_size, *, every=3, max_steps=None, done=0, make=light_st
     state = TrainState(EPOCHS, STEPS, BATCH, "score", step=done)
     rows, evaluated = Rows(), []
 
-    def evaluate():
+    def evaluate(progress):
         evaluated.append(state.step)
         return SimpleNamespace(metrics={"score": float(state.step)})
 
     evaluation = EpochEvaluation(state, evaluate, 1, [rows])
-    guard = Guard(3, ("error",), lambda batch, number: f"looked at the batch of step {number}.")
+    guard = Guard(3, ("error",), lambda batch, number, scale: f"looked at the batch of step {number}.")
     recorder = StepRecorder(state, ("error",), every, [rows], guard, None, sink_size is not None)
     parameters = list(network.get_parameters())
     policy = KeepPolicy(every=1, every_steps=2)

@@ -45,3 +45,28 @@ def test_fewer_in_a_row_are_no_reason_to_stop(tmp_path):
     state = guarded(step, network, tmp_path, images, np.full_like(targets, np.inf), 2)
     assert (state.skipped, state.skipped_in_a_row) == (2, 2)
     assert not (tmp_path / BATCH_FILE).exists()
+
+
+def check(guard: Guard, state: TrainState, overflows: list[int], scales: list[float], last: object) -> None:
+    count = len(overflows)
+    zeros = np.zeros((count, 1), np.float32)
+    guard.check(state, zeros, np.array(overflows), zeros[:, 0], np.array(scales), last)
+
+
+def test_the_step_is_named_where_it_was_in_its_interval():
+    asked = []
+
+    def diagnose(batch, step, scale):
+        asked.append((batch, step, scale))
+        return "Looked."
+
+    with pytest.raises(TrainingError, match=r"at step 18: the last 2 steps .* loss scale 4\).* Its batch is gone"):
+        check(Guard(2, ("error",), diagnose), TrainState(1, 90, 8, step=20), [0, 1, 2, 2, 2], [9, 8, 4, 2, 2], "last")
+    assert asked == []
+    with pytest.raises(TrainingError, match=r"at step 20: the last 3 steps .* Looked\."):
+        check(Guard(3, ("error",), diagnose), TrainState(1, 90, 8, step=20), [0, 1, 2, 3], [9, 8, 4, 2], "last")
+    # the streak began in the interval before, and goes on behind the step that ends the training
+    state = TrainState(1, 90, 8, step=20, skipped=1, skipped_in_a_row=1)
+    with pytest.raises(TrainingError, match=r"at step 19: the last 2 steps .* Looked\."):
+        check(Guard(2, ("error",), diagnose), state, [2, 3], [8, 4], "last")
+    assert asked == [("last", 20, 2.0), ("last", 20, 4.0)]

@@ -35,7 +35,7 @@ def new_state(save_best_on: str = "map50", epochs: int = 20) -> TrainState:
 
 def epochs_until_stop(state, values, patience, min_delta=0.0, losses=None, first=1) -> int | None:
     """The epoch after which the training stops, with one value (None = no evaluation) per epoch."""
-    evaluation = EpochEvaluation(state, lambda: SimpleNamespace(metrics={"map50": now}), 1, [])
+    evaluation = EpochEvaluation(state, lambda progress: SimpleNamespace(metrics={"map50": now}), 1, [])
     stopping = EarlyStopping(state, evaluation, patience, min_delta)
     for epoch, now in enumerate(values, start=1):
         if epoch < first:

@@ -87,3 +87,16 @@ def test_metrics_behind_the_checkpoint_are_removed(tmp_path):
         ]
     lines = path.with_suffix(".jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [5, 10, 15]
+
+
+def test_a_full_disk_is_said_once_and_closing_does_not_fail(tmp_path, caplog):
+    metrics = MetricsFile(tmp_path / "metrics.csv", ("box",), ("map50",))
+    metrics._csv.close()
+    metrics._csv = open("/dev/full", "w")  # noqa: SIM115
+    metrics._writer = csv.DictWriter(metrics._csv, metrics.columns)
+    for step in (5, 10):
+        metrics.write({"kind": "step", "epoch": 1, "step": step, "loss": 0.5, "box": 0.5})
+    metrics.close()
+    assert [record.message for record in caplog.records] == [
+        "/dev/full cannot be written (No space left on device): training goes on without it."
+    ]
