@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -10,8 +11,10 @@ from omegaconf import OmegaConf
 from msrun_cli.config.schema import EvalConfig, TrainConfig
 from msrun_cli.engine.callbacks.state import TrainState
 from msrun_cli.engine.data_sink import steps_per_sink
+from msrun_cli.environment.run_start import run_facts
 from msrun_cli.runtime.context import Device, start_device
 from msrun_cli.runtime.graph_cache import GraphCache
+from msrun_cli.runtime.process import ONEDNN_ISA
 from msrun_cli.runtime.run_folder import RunFolder
 
 log = logging.getLogger("msrun")
@@ -65,5 +68,7 @@ def build_graph_cache(
         "facts": facts,
         "device": device.target,
         "ranks": [device.ranks.rank, device.ranks.count],
+        "onednn": os.environ.get(ONEDNN_ISA),
+        "cann": run_facts("ascend").get("cann_version") if device.target == "Ascend" else None,
     }
     return GraphCache(parts, folder)

@@ -26,23 +26,28 @@ _OWN = ("profile.", "hydra.", "output_dir=", "name=")  # overrides that a traini
 
 
 def build_plan(cfg: ProfileConfig, device: Device, *, constant: bool) -> Plan:
-    """constant: for the constant batch, which is timed shortly when a training is timed as well."""
+    """constant: for the constant batch, which is timed shortly when a training is timed as well.
+
+    Several ranks make the same number of steps, whatever their clocks say: in each they wait for one another.
+    """
     wanted = cfg.profile
+    seconds = wanted.seconds if device.ranks.count == 1 else math.inf
     if constant and wanted.what == "both":
-        return Plan(1, 0, min(wanted.steps, 10), 0, wanted.seconds / 3)
+        return Plan(1, 0, min(wanted.steps, 10), 0, seconds / 3)
     asynchronous = device.target != "CPU" and not constant
     return Plan(
         warmup=wanted.warmup,
         free=wanted.steps if asynchronous else 0,
         timed=wanted.steps,
         operators=wanted.operator_steps if wanted.operators else 0,
-        seconds=wanted.seconds,
+        seconds=seconds,
     )
 
 
-def build_sunk_plan(cfg: ProfileConfig, sink_size: int) -> Plan:
+def build_sunk_plan(cfg: ProfileConfig, device: Device, sink_size: int) -> Plan:
     """A "step" of it is one sink."""
-    return Plan(1, 0, max(MIN_STEPS, math.ceil(cfg.profile.steps / sink_size)), 0, cfg.profile.seconds)
+    seconds = cfg.profile.seconds if device.ranks.count == 1 else math.inf
+    return Plan(1, 0, max(MIN_STEPS, math.ceil(cfg.profile.steps / sink_size)), 0, seconds)
 
 
 def build_settings(cfg: ProfileConfig, task: Task, device: Device) -> Settings:

@@ -45,7 +45,10 @@ def profile_steps(
     training.step.set_train(True)
     images_per_step = cfg.batch_size * device.ranks.count
     state = TrainState(cfg.epochs, steps_per_epoch, images_per_step)
-    session = ProfilerSession(run.root / "profiler", device.target == "Ascend") if cfg.profile.operators else None
+    folder = run.root / "profiler"
+    if device.ranks.count > 1:
+        folder = folder / f"rank_{device.ranks.rank}"
+    session = ProfilerSession(folder, device.target == "Ascend") if cfg.profile.operators else None
 
     log.info("compiling the training graph ..." if device.graph else "first steps ...")
     alone = run_constant(
@@ -93,7 +96,7 @@ def _sunk_times(
 ) -> list[StepTime]:
     """Steps whose batches the device fetches, seen some at a time: each entry is the mean of one sink."""
     size = min(10, state.steps_per_epoch)
-    plan = build_sunk_plan(cfg, size)
+    plan = build_sunk_plan(cfg, device, size)
     clocked = build_clocked(cfg, run, state, task, training, device, None, plan)
     log.info("training with sunk data, timed ...")
     try:

@@ -71,3 +71,16 @@ def test_two_profiles_side_by_side(profiled) -> None:
     assert "Settings that differ" in done.stdout and "images/s" in done.stdout
     done = msrun("profile", "--compare", str(run), "nowhere", cwd=folder)
     assert done.returncode == 2 and "error: nowhere: there is no profile.json" in done.stderr
+
+
+@pytest.mark.slow
+def test_two_ranks_are_profiled_together(tmp_path: Path) -> None:
+    root = write_folders(tmp_path / "data")
+    words = [*SMALL, "profile.steps=5", "profile.warmup=1", "profile.operator_steps=2", "profile.what=step"]
+    ranks = ("launch=local", "launch.workers=2", "device=cpu", "profile.seconds=0.1")
+    done = msrun("profile", *words, *ranks, f"dataset.root={root}", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = only_run(tmp_path / "outputs" / "profile")
+    found = json.loads((run / "profile.json").read_text(encoding="utf-8"))
+    assert found["step"]["count"] == 5 and found["operators"]["steps"] == 2
+    assert sorted(path.name for path in (run / "profiler").iterdir()) == ["rank_0", "rank_1"]
