@@ -6,7 +6,8 @@
 
 The last line is JSON: forward_ms (network and decoder, BatchNorm folded), plain_forward_ms (not folded),
 largest_difference of the two as a part of the largest output, decode_ms (reading, decoding, letterbox, with the readers
-that the configuration says), nms_ms (median over the images) and nms_ms_mean, score_ms (pycocotools). Times of forward
+that the configuration says), nms_ms (median over the images) and nms_ms_mean, nms_is_exact (the limit on candidates
+changes nothing in the first batch), score_ms (pycocotools). Times of forward
 passes are medians per image. `--torch` is a Python with PyTorch: torch_forward_ms is what it takes for the same network
 with the same folding (scripts/bench_torch.py), measured right before and after, and ratio = forward_ms / that.
 Overrides are those of `msrun eval`.
@@ -80,6 +81,7 @@ def main() -> None:
             started = time.perf_counter()
             detections[index] = evaluator.detect(prediction, geometry)
             nms.append(time.perf_counter() - started)
+    exact = without_limit(evaluator, quick(images), batches[0]["geometry"])
     truth = ground_truth(data.val, data)
     started = time.perf_counter()
     metrics = score(truth, detections).metrics
@@ -93,6 +95,7 @@ def main() -> None:
         "largest_difference": float(f"{np.abs(found - wanted).max() / np.abs(wanted).max():.2g}"),
         "decode_ms": round(1000 * decode_s / count, 2),
         "nms_ms": round(1000 * statistics.median(nms), 2),
+        "nms_is_exact": exact,
         "nms_ms_mean": round(1000 * statistics.mean(nms), 2),
         "score_ms": round(1000 * score_s / count, 2),
         "torch_forward_ms": torch_ms or None,
@@ -104,6 +107,29 @@ def main() -> None:
         "load_average": round(os.getloadavg()[0], 2),
     }
     print(json.dumps(result))
+
+
+def without_limit(evaluator: Any, predictions: Any, geometries: Any) -> bool:
+    """Whether NMS over all candidates, however many, finds the same in the first batch."""
+    import numpy as np
+
+    from msrun_cli.evaluation.detection import to_original
+    from msrun_cli.evaluation.nms import non_max_suppression
+
+    for prediction, geometry in zip(predictions, geometries, strict=True):
+        found = evaluator.detect(prediction, geometry)
+        boxes_xyxy, scores, labels = non_max_suppression(
+            prediction,
+            confidence=evaluator.confidence,
+            iou=evaluator.iou,
+            max_detections=evaluator.max_detections,
+            multi_label=evaluator.multi_label,
+            max_candidates=prediction.size,
+        )
+        same = np.array_equal(found.scores, scores) and np.array_equal(found.labels, labels)
+        if not same or not np.array_equal(found.boxes_xyxy, to_original(boxes_xyxy, geometry)):
+            return False
+    return True
 
 
 def parse() -> argparse.Namespace:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,7 @@ def commands(options: argparse.Namespace, coco: Path) -> dict[str, list[str]]:
         "pipeline, cache=ram": [*pipeline, "--cache", "ram"],
         "pipeline, evaluation": [*pipeline, "--eval"],
         "index": ["bench_index.py"],
+        "scan": ["bench_scan.py"],
         "step yolov5n": ["bench_step.py", *yolo],
         "step resnet50": ["bench_step.py", *resnet],
         "loop": ["bench_loop.py"],
@@ -119,12 +121,23 @@ def machine() -> dict[str, Any]:
 def show(found: dict[str, Any]) -> None:
     table = Table("benchmark", "figure", "value")
     for name, figures in found.items():
-        for key, value in figures.items():
-            if not isinstance(value, list | dict):
-                table.add_row(name, key, str(value))
-                name = ""
+        for key, value in flat(figures):
+            table.add_row(name, key, str(value))
+            name = ""
         table.add_section()
-    Console(width=100).print(table)
+    Console(width=110).print(table)
+
+
+def flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Figures inside lists and tables under joined names; a list of plain numbers is one figure."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from flat(inner, f"{key} {name}".strip())
+    elif isinstance(value, list) and any(isinstance(inner, dict) for inner in value):
+        for place, inner in enumerate(value):
+            yield from flat(inner, f"{key} {place + 1}")
+    else:
+        yield key, value
 
 
 if __name__ == "__main__":
