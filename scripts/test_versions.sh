@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the fast tests, and one small training, evaluation and profile, on several versions of Python and MindSpore.
 #
-#   bash scripts/test_versions.sh                        the pairs below: hours the first time, 3 GB of disk for each
+#   bash scripts/test_versions.sh                        the pairs below; each takes about 10 minutes on two cores and 3 GB of disk
 #   bash scripts/test_versions.sh 3.11:2.7.2 3.12:2.10   these pairs of Python and MindSpore; 2.10 is its newest 2.10.x
 #   bash scripts/test_versions.sh --allow-missing        a Python or a wheel that cannot be had is no failure
 #   MSRUN_VERSIONS_DIR=/path                             keeps the environments (default: .venv-versions in the checkout)
@@ -38,12 +38,13 @@ find_python() {
 install() {
     local venv="$1" mindspore="$2"
     local pip=("$venv/bin/python" -m pip --disable-pip-version-check install --quiet --constraint "$venv/constraints.txt")
-    cd "$root"
-    grep -v '^mindspore==' constraints.txt >"$venv/constraints.txt"
-    "${pip[@]}" setuptools wheel && "${pip[@]}" "mindspore==$mindspore.*" \
+    # Joined by && because `set -e` is off inside a tested function.
+    cd "$root" && grep -v '^mindspore==' constraints.txt >"$venv/constraints.txt" \
+        && "${pip[@]}" setuptools wheel && "${pip[@]}" "mindspore==$mindspore.*" \
         && "${pip[@]}" --no-build-isolation --editable '.[dev]' "mindspore==$mindspore.*"
 }
 
+# The paths belong to it because a moved virtual environment does not work.
 wanted_stamp() {
     printf '%s\n' "$root" "$1"
     cat "$root/pyproject.toml" "$root/setup.py" "$root/constraints.txt" | sha256sum
@@ -52,7 +53,7 @@ wanted_stamp() {
 # Sets `outcome` where the environment cannot be made.
 prepare() {
     local venv="$1" version="$2" mindspore="$3" python stamp="$1/.setup-stamp"
-    if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(wanted_stamp "$mindspore")" ] \
+    if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(wanted_stamp "$venv")" ] \
         && "$venv/bin/python" -c 'import msrun_cli' >/dev/null 2>&1; then
         return 0
     fi
@@ -70,7 +71,7 @@ prepare() {
         fi
         return 1
     fi
-    wanted_stamp "$mindspore" >"$stamp"
+    wanted_stamp "$venv" >"$stamp"
 }
 
 # Sets `outcome` to what pytest counted.
@@ -87,7 +88,8 @@ run_commands() {
     local msrun="$1/bin/msrun-cli" folder broken=""
     folder="$(mktemp -d)"
     (cd "$folder" && "$msrun" train debug=fast) || broken=train
-    [ -n "$broken" ] || (cd "$folder" && "$msrun" eval weights="$(echo outputs/train/*/*/checkpoints/last.ckpt)") || broken=eval
+    [ -n "$broken" ] \
+        || (cd "$folder" && "$msrun" eval checkpoint="$(echo outputs/train/*/*/checkpoints/last.ckpt)") || broken=eval
     [ -n "$broken" ] || (cd "$folder" && "$msrun" profile debug=fast) || broken=profile
     rm -rf "$folder"
     outcome="${broken:+failed: msrun $broken, }$outcome"
@@ -110,8 +112,11 @@ for word in "$@"; do
     case "$word" in
         --allow-missing) allow_missing=yes ;;
         -h | --help) usage && exit 0 ;;
-        [0-9].[0-9]*:[0-9]*.[0-9]*) pairs+=("$word") ;;
         *)
+            if [[ "$word" =~ ^[0-9]+(\.[0-9]+)+:[0-9]+(\.[0-9]+)+$ ]]; then
+                pairs+=("$word")
+                continue
+            fi
             echo "test_versions: \"$word\" is no pair of versions such as 3.11:2.7.2, and no option (see --help)." >&2
             exit 2
             ;;
@@ -121,6 +126,11 @@ done
 
 mkdir -p "$environments"
 environments="$(cd "$environments" && pwd)"
+# Two scripts started together must not install into one environment.
+if command -v flock >/dev/null; then
+    exec 9>"$environments/.lock"
+    flock 9
+fi
 table=""
 status=0
 for pair in "${pairs[@]}"; do
