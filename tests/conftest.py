@@ -10,7 +10,7 @@ import pytest
 
 _CACHE = tempfile.TemporaryDirectory(prefix="msrun-test-cache-")
 
-# oneDNN is many times slower with AVX-512 than with AVX2 in the MindSpore wheel, see runtime/context.py.
+# oneDNN is many times slower with AVX-512 than with AVX2 in some wheels, see runtime/mindspore_versions.py.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX2")
 os.environ.setdefault("GLOG_v", "3")
 os.environ["MSRUN_CACHE_DIR"] = _CACHE.name

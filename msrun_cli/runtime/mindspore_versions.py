@@ -1,7 +1,8 @@
-"""What depends on the version of MindSpore: its private names that this project needs. No other module uses any.
+"""What depends on the version of MindSpore. Imports nothing heavy itself.
 
-Tested are MindSpore 2.7.2 and 2.10 (scripts/test_versions.sh). Both have all public names that are used here, and all
-private ones below in the same place. What differs between the two, and why nothing has to be done about it:
+Tested are MindSpore 2.7.2 and 2.10 (scripts/test_versions.sh). Both have all public names that this project uses, and
+in the same place the private ones below, which no other module may use. What differs is `onednn_falls_back`, and, with
+no need to do anything about it:
 
 - CPU kernels round differently. The same seed draws the same first weights, and the losses of the first steps of a
   YOLOv5n agree to 1e-6, but only the version that made a run repeats it bit by bit.
@@ -18,14 +19,37 @@ the present one, which is a reason for the upper bound in pyproject.toml.
 
 from __future__ import annotations
 
+import importlib.util
+import os
 from typing import Any
 
-import mindspore.dataset as ds
-import mindspore.profiler as msprof
-from mindspore.nn.layer.normalization import _BatchNorm as BatchNormBase
-from mindspore.ops.operations._grad_ops import BatchNormGrad
+ONEDNN_2 = "lib/libdnnl.so.2"  # in the folder of the package; MindSpore 2.9 and 2.10 have libdnnl.so.3
 
-__all__ = ["BatchNormBase", "BatchNormGrad", "end_transfer", "profile_communication", "seed_operators"]
+
+def onednn_falls_back() -> bool:
+    """Whether the installed MindSpore's oneDNN takes a slow convolution on AVX-512 processors.
+
+    MindSpore 2.7 and 2.8 bundle oneDNN 2.2, whose convolution is the same with every instruction set and which does not
+    read ONEDNN_MAX_CPU_ISA; 2.9 and 2.10 bundle oneDNN 3. A convolution of 8x64x40x40 takes 18 ms with 2.7.2, and with
+    2.10 18 ms under AVX2, 2200 ms under AVX-512.
+    """
+    found = importlib.util.find_spec("mindspore")
+    folders = (found.submodule_search_locations or []) if found else []
+    return not any(os.path.exists(os.path.join(folder, ONEDNN_2)) for folder in folders)
+
+
+def batch_norm_gradient(eps: float) -> Any:
+    """The operator of the gradient in training: (dout, x, gamma, mean, variance, variance) -> (dx, dgamma, dbeta)."""
+    from mindspore.ops.operations._grad_ops import BatchNormGrad
+
+    return BatchNormGrad(is_training=True, epsilon=eps)
+
+
+def is_batch_norm(cell: Any) -> bool:
+    """Whether a cell is a BatchNorm layer of MindSpore's, of one or two dimensions, synchronised or not."""
+    from mindspore.nn.layer.normalization import _BatchNorm
+
+    return isinstance(cell, _BatchNorm)
 
 
 def seed_operators(seed: int) -> None:
@@ -34,6 +58,8 @@ def seed_operators(seed: int) -> None:
     The public `ds.config.set_seed` would also seed Python's and numpy's global generators, from which another thread
     may be taking the first weights of the network at this moment. A version without the private name gets that one.
     """
+    import mindspore.dataset as ds
+
     getattr(ds.config, "_config", ds.config).set_seed(seed)
 
 
@@ -50,4 +76,6 @@ def end_transfer(dataset: Any) -> None:
 
 def profile_communication() -> dict[str, Any]:
     """Arguments of `mindspore.profiler.profile` for the lowest level on an Ascend that includes communication."""
+    import mindspore.profiler as msprof
+
     return {"experimental_config": msprof._ExperimentalConfig(profiler_level=msprof.ProfilerLevel.Level1)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from mindspore import nn
 from mindspore.dataset import vision
 
 from msrun_cli.models.sync_batch_norm import ExchangedBatchNorm2d
-from msrun_cli.runtime import mindspore_versions
+from msrun_cli.runtime import mindspore_versions, process
 
 PACKAGE = Path(mindspore_versions.__file__).resolve().parents[1]
 IMAGE = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
@@ -62,8 +63,29 @@ def test_profiles_of_an_ascend_include_communication():
 
 @pytest.mark.parametrize("layer", [nn.BatchNorm1d, nn.BatchNorm2d, nn.SyncBatchNorm, ExchangedBatchNorm2d])
 def test_every_batch_norm_has_the_common_base(layer):
-    assert issubclass(layer, mindspore_versions.BatchNormBase)
-    assert not issubclass(nn.LayerNorm, mindspore_versions.BatchNormBase)
+    assert mindspore_versions.is_batch_norm(layer.__new__(layer))
+    assert not mindspore_versions.is_batch_norm(nn.LayerNorm((1,)))
+
+
+@pytest.mark.parametrize(("library", "slow"), [("libdnnl.so.2", False), ("libdnnl.so.3", True)])
+def test_only_onednn_3_is_held_to_avx2(monkeypatch, tmp_path, library, slow):
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / library).touch()
+    spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr(mindspore_versions.importlib.util, "find_spec", lambda name: spec)
+    monkeypatch.delenv(process.ONEDNN_ISA, raising=False)
+    monkeypatch.setattr(process, "set_here", {})
+    monkeypatch.setattr(process, "_forward_interrupts", lambda: None)
+    process.prepare_process()
+    assert mindspore_versions.onednn_falls_back() == slow
+    assert process.set_here.get(process.ONEDNN_ISA) == ("AVX2" if slow else None)
+    assert ("set by msrun" if slow else "has no effect") in process.onednn_sentence()
+    os.environ.pop(process.ONEDNN_ISA, None)
+
+
+def test_without_mindspore_the_slow_case_is_assumed(monkeypatch):
+    monkeypatch.setattr(mindspore_versions.importlib.util, "find_spec", lambda name: None)
+    assert mindspore_versions.onednn_falls_back()
 
 
 def private_names(source: str) -> Iterator[str]:
