@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from pathlib import Path
 
@@ -10,10 +11,14 @@ import pytest
 
 _CACHE = tempfile.TemporaryDirectory(prefix="msrun-test-cache-")
 
-# oneDNN is many times slower with AVX-512 than with AVX2 in the MindSpore wheel, see runtime/context.py.
+# oneDNN is many times slower with AVX-512 than with AVX2 in some wheels, see runtime/mindspore_versions.py.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX2")
 os.environ.setdefault("GLOG_v", "3")
 os.environ["MSRUN_CACHE_DIR"] = _CACHE.name
+
+# A shell ignores SIGINT in what it starts in the background, and programs inherit that: tests of Ctrl-C would wait.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

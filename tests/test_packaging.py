@@ -18,7 +18,7 @@ except ModuleNotFoundError:  # Python 3.10
     import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parent.parent
-SCRIPTS = ("scripts/setup_env.sh", "scripts/test.sh", "scripts/demo.sh", ".ci/run")
+SCRIPTS = ("scripts/setup_env.sh", "scripts/test.sh", "scripts/test_versions.sh", "scripts/demo.sh", ".ci/run")
 
 
 def pins(python: str) -> dict[str, str]:
@@ -69,3 +69,26 @@ def test_setup_says_which_python_is_missing(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "MSRUN_PYTHON is /nowhere/python3" in done.stderr and "Python 3.10, 3.11 or 3.12" in done.stderr
     assert not (checkout / ".venv").exists()
+
+
+def run_versions(environments: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", str(ROOT / "scripts/test_versions.sh"), *words],
+        env={"PATH": os.environ["PATH"], "MSRUN_VERSIONS_DIR": str(environments)},
+        cwd="/",
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_a_version_without_python_is_a_failure_unless_that_is_allowed(tmp_path: Path) -> None:
+    done = run_versions(tmp_path, "3.99:2.10")
+    assert done.returncode == 1
+    assert re.search(r"^3\.99 +2\.10 +not run: no python3\.99 on PATH or in pyenv$", done.stdout, re.MULTILINE)
+    assert run_versions(tmp_path, "--allow-missing", "3.99:2.10").returncode == 0
+
+
+@pytest.mark.parametrize("word", ["3.11", "2.7.2", "--all", "3.11:", "3.11:2.7.2 3.12:2.10"])
+def test_versions_refuses_what_is_no_pair(tmp_path: Path, word: str) -> None:
+    done = run_versions(tmp_path, word)
+    assert done.returncode == 2 and f'"{word}" is no pair of versions' in done.stderr

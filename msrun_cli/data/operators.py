@@ -7,15 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import mindspore.dataset as ds
 import numpy as np
 from mindspore.dataset import vision
 from mindspore.dataset.vision import Inter
 
+from msrun_cli.runtime.mindspore_versions import seed_operators
+
 _SEEDED = threading.Lock()
-# ds.config.set_seed would also seed Python's and numpy's global generators, from which another thread may be taking the
-# first weights of the network at this moment; what it calls for the operators alone has no public name.
-_OPERATOR_SEED = getattr(ds.config, "_config", ds.config)
 _DUMP = Path("abnormal_image.jpg")
 
 
@@ -42,7 +40,7 @@ class Operators:
 
         def seeded(content: np.ndarray) -> np.ndarray:
             with _SEEDED:
-                _OPERATOR_SEED.set_seed(seed)
+                seed_operators(seed)
                 return operator(content)
 
         return _decoded(content, seeded)
@@ -136,8 +134,3 @@ def _remove_dump(content: np.ndarray) -> None:
             _DUMP.unlink()
     except OSError:
         pass  # there is none, or another worker was faster
-
-
-def dvpp_is_there() -> bool:
-    """Whether the installed MindSpore can put operators on an Ascend's image unit."""
-    return hasattr(vision.Decode, "device")

@@ -18,6 +18,7 @@ from mindspore.train import Callback, Model
 from msrun_cli.common.errors import ConfigError
 from msrun_cli.data.pipeline import data_error_of
 from msrun_cli.engine.callbacks.state import TrainState
+from msrun_cli.runtime.mindspore_versions import end_transfer
 
 log = logging.getLogger("msrun")
 
@@ -48,19 +49,11 @@ def run_steps(
             initial_epoch=state.step // sink_size,
         )
     except BaseException as error:
-        _stop_sending(batches)
+        end_transfer(batches)
         data_error = data_error_of(error) if isinstance(error, RuntimeError) else None
         if data_error is not None:
             raise data_error from None
         raise
-
-
-def _stop_sending(batches: Any) -> None:
-    """Model.train stops readers and queue at its end, but not when it is left by an error: they would keep running."""
-    transfer = getattr(batches, "__transfer_dataset__", None)
-    if transfer is not None:
-        transfer.stop_send()
-        transfer.release()
 
 
 def steps_per_sink(sink_size: int | str, every: int, steps_per_epoch: int, done: int, goal: int) -> int:

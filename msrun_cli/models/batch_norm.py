@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import mindspore as ms
 from mindspore import nn, ops
-from mindspore.ops.operations import _grad_ops
+
+from msrun_cli.runtime.mindspore_versions import batch_norm_gradient
 
 LARGE_MAP_PIXELS = 3000  # height x width from which the accurate sums are worth their time
 
@@ -53,7 +54,7 @@ class _Normalize(nn.Cell):
     def __init__(self, eps: float) -> None:
         super().__init__()
         self.forward_kernel = ops.BatchNorm(is_training=False, epsilon=eps)
-        self.backward_kernel = _grad_ops.BatchNormGrad(is_training=True, epsilon=eps)
+        self.backward_kernel = batch_norm_gradient(eps)
 
     def construct(self, x, gamma, beta, mean, variance):
         return self.forward_kernel(x, gamma, beta, mean, variance)[0]

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mindspore import nn
-from mindspore.nn.layer.normalization import _BatchNorm
 
 from msrun_cli.common.errors import ConfigError
 from msrun_cli.config.name_patterns import matching
+from msrun_cli.runtime.mindspore_versions import is_batch_norm
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def freeze(network: nn.Cell, patterns: Sequence[str]) -> Frozen:
         parameter.requires_grad = False
     norms = 0
     for _, cell in network.cells_and_names():
-        if isinstance(cell, _BatchNorm) and all(_fits(item.name, patterns) for item in (cell.gamma, cell.beta)):
+        if is_batch_norm(cell) and all(_fits(item.name, patterns) for item in (cell.gamma, cell.beta)):
             cell.use_batch_statistics = False
             norms += 1
     numbers = sum(int(parameter.size) for parameter in frozen)

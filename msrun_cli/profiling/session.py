@@ -12,6 +12,8 @@ from typing import Any
 
 import mindspore.profiler as msprof
 
+from msrun_cli.runtime.mindspore_versions import profile_communication
+
 log = logging.getLogger("msrun")
 
 PRINTED = "analysis.log"
@@ -37,7 +39,7 @@ class ProfilerSession:
                     profile_memory=True,
                     data_process=self.on_ascend,
                     on_trace_ready=msprof.tensorboard_trace_handler(str(self.folder)),
-                    **self._experimental(),
+                    **(profile_communication() if self.on_ascend else {}),
                 )
                 self._profiler.start()
         except (RuntimeError, ValueError, TypeError, OSError, AttributeError) as error:
@@ -53,12 +55,6 @@ class ProfilerSession:
                 profiler.stop()
         except (RuntimeError, ValueError, TypeError, OSError, AttributeError) as error:
             self._failed("stop", error)
-
-    def _experimental(self) -> dict[str, Any]:
-        if not self.on_ascend:
-            return {}
-        level = msprof.ProfilerLevel.Level1  # the first one with communication
-        return {"experimental_config": msprof._ExperimentalConfig(profiler_level=level)}
 
     def _failed(self, what: str, error: Exception) -> None:
         self._profiler = None

@@ -140,9 +140,8 @@ def _remarks(
 
 def _find_target() -> str:
     """Ascend where the installed MindSpore can use one, else CPU."""
-    ascend = getattr(getattr(ms, "device_context", None), "ascend", None)
     try:
-        if ascend is not None and ascend.is_available():
+        if ms.device_context.ascend.is_available():
             return "Ascend"
     except RuntimeError as error:  # a broken driver or CANN: say it, since the user may expect the NPU
         log.warning("device=auto: an Ascend device cannot be used (%s); falling back to the CPU", _first_line(error))

@@ -7,6 +7,8 @@ import os
 import signal
 import threading
 
+from msrun_cli.runtime.mindspore_versions import onednn_falls_back
+
 ONEDNN_ISA = "ONEDNN_MAX_CPU_ISA"
 
 # What this process set itself, so that the log can tell it from the user's own settings.
@@ -20,11 +22,11 @@ _WAKE_UP = signal.SIGURG  # without a handler, the system ignores it
 def prepare_process() -> None:
     """Set defaults that the user has not set.
 
-    ONEDNN_MAX_CPU_ISA=AVX2: the bundled oneDNN falls to a reference convolution on AVX-512 processors, which makes a
-    training step many times slower. GLOG_v=3: MindSpore's own log shows errors only.
+    ONEDNN_MAX_CPU_ISA=AVX2: the oneDNN of MindSpore 2.9 and 2.10 falls to a reference convolution on AVX-512
+    processors, which makes a training step many times slower. GLOG_v=3: MindSpore's own log shows errors only.
     """
     for name, value in ((ONEDNN_ISA, "AVX2"), ("GLOG_v", "3")):
-        if name not in os.environ:
+        if name not in os.environ and (name != ONEDNN_ISA or onednn_falls_back()):
             os.environ[name] = set_here[name] = value
     _forward_interrupts()
 
@@ -61,6 +63,8 @@ def unblock_signals() -> None:
 def onednn_sentence() -> str:
     """One line for the log about the instruction set of CPU kernels."""
     value = os.environ.get(ONEDNN_ISA)
+    if not onednn_falls_back():
+        return f"{ONEDNN_ISA} has no effect: the oneDNN of this MindSpore is not slower on an AVX-512 processor"
     if value is None:
         return f"{ONEDNN_ISA} is not set: convolutions on an AVX-512 processor may be many times slower"
     owner = "set by msrun, since AVX-512 kernels are slower here" if ONEDNN_ISA in set_here else "your own setting"

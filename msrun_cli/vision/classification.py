@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,10 @@ from mindspore import nn
 
 from msrun_cli.data.classification import eval_pipeline, train_pipeline
 from msrun_cli.data.imagefolder import ImageFolderData, LabelledImages, fingerprint
-from msrun_cli.data.operators import dvpp_is_there
 from msrun_cli.data.pipeline import Batches, LoaderOptions
 from msrun_cli.data.samples import files_of_batch
 from msrun_cli.reporting.classification import ClassificationReport
 from msrun_cli.transforms.chain import Chain
-
-log = logging.getLogger("msrun")
 
 
 class Classification:
@@ -47,9 +43,7 @@ class Classification:
         self.train_chain, self.eval_chain = train_chain, eval_chain
         self.image_size, self.batch_size, self.seed, self.loader = image_size, batch_size, seed, loader
         self.shard = shard
-        self.dvpp = dvpp and dvpp_is_there()
-        if dvpp and not self.dvpp:
-            log.warning("device.dvpp=true: this MindSpore has no DVPP operators; the CPU decodes and resizes.")
+        self.dvpp = dvpp
 
     def train_batches(self, start: tuple[int, int] = (0, 0)) -> Batches:
         """Endless shuffled batches of the training split, (images, labels), from (epoch, step) on."""

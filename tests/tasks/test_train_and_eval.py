@@ -83,7 +83,7 @@ def test_wishes_that_the_cpu_cannot_honour_are_said(trained):
     lines = output.splitlines()
     assert any("device.sink=on" in line and "does not sink" in line for line in lines)
     assert any("amp=O2 on a CPU" in line and "not faster" in line for line in lines)
-    assert any(line.startswith("ONEDNN_MAX_CPU_ISA=") for line in lines)
+    assert any(line.startswith("ONEDNN_MAX_CPU_ISA") for line in lines)
     assert any("compiling the training graph" in line for line in lines)
     assert any("training graph compiled in" in line for line in lines)
 

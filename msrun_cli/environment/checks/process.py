@@ -8,6 +8,7 @@ from glob import escape
 
 from msrun_cli.environment.machine import Machine
 from msrun_cli.environment.results import Check, Cost, Outcome, fail, fine, skip, warn
+from msrun_cli.runtime.mindspore_versions import ONEDNN_2
 from msrun_cli.runtime.process import ONEDNN_ISA, set_here
 
 _SHADOWED = ("mindspore", "te", "tbe", "hccl", "numpy", "cv2", "hydra", "omegaconf", "typer", "rich", "msrun_cli")
@@ -101,11 +102,14 @@ def python_command(machine: Machine) -> Outcome:
 
 
 def onednn(machine: Machine) -> Outcome:
-    """The bundled oneDNN is many times slower with AVX-512 kernels."""
+    """The oneDNN of MindSpore 2.9 and 2.10 is many times slower with AVX-512 kernels."""
     host = machine.host
     flags = re.search(r"^flags\s*:(.*)$", host.read("/proc/cpuinfo") or "", flags=re.MULTILINE)
     if host.facts.machine not in ("x86_64", "amd64", "AMD64"):
         return skip("only x86-64 processors have a choice")
+    package = machine.mindspore
+    if package and host.glob(f"{escape(package.location)}/mindspore/{ONEDNN_2}"):
+        return skip(f"the oneDNN of MindSpore {package.version} is not slower with AVX-512")
     wide = flags is not None and "avx512f" in flags.group(1)
     value = host.environ.get(ONEDNN_ISA)
     if value is None or ONEDNN_ISA in set_here:

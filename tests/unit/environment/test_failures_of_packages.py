@@ -248,6 +248,8 @@ def test_onednn_on_an_avx512_processor(tmp_path: Path) -> None:
     machine.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE"
     result = machine.check("onednn")
     assert result.status == "warn" and "unset ONEDNN_MAX_CPU_ISA" in result.outcome.hint
+    machine.file(f"{SITE}/mindspore/lib/libdnnl.so.2")
+    assert machine.check("onednn").status == "skip"
 
 
 def test_a_crash_shows_the_tail_of_its_log(tmp_path: Path) -> None:

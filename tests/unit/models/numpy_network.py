@@ -1,11 +1,13 @@
 """ResNets in plain numpy, float64, with their gradients: a tape of layers, each with its own backward pass.
 
-Written from the papers' formulas and independent of the package: parameters come by name, as arrays.
+Written from the papers' formulas and independent of the package: parameters come by name, as arrays. Which units each
+ReLU lets pass comes from outside, too: of those whose input is next to zero, float32 puts some on the other side. Which
+ones depends on processor and version, and each changes the gradients of all layers before it by some per cent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -16,8 +18,9 @@ Backward = Callable[[np.ndarray], np.ndarray]
 class Tape:
     """Layers in training mode; each method gives (output, backward), backward(d output) -> d input."""
 
-    def __init__(self, parameters: Mapping[str, np.ndarray]) -> None:
+    def __init__(self, parameters: Mapping[str, np.ndarray], passed: Iterable[np.ndarray]) -> None:
         self.parameters = {name: np.asarray(value, np.float64) for name, value in parameters.items()}
+        self.passed = iter(passed)
         self.gradients: dict[str, np.ndarray] = {}
 
     def conv(self, x: np.ndarray, name: str, stride: int) -> tuple[np.ndarray, Backward]:
@@ -62,7 +65,10 @@ class Tape:
         return normal * gamma + beta, backward
 
     def relu(self, x: np.ndarray) -> tuple[np.ndarray, Backward]:
-        return np.maximum(x, 0), lambda d_out: d_out * (x > 0)
+        passed = next(self.passed)
+        wrong = passed != (x > 0)
+        assert np.abs(x[wrong]).max(initial=0) < 2e-3, "a ReLU lets others pass than those above zero"
+        return x * passed, lambda d_out: d_out * passed
 
     def max_pool(self, x: np.ndarray) -> tuple[np.ndarray, Backward]:
         """3x3, stride 2, padding 1."""
@@ -125,10 +131,18 @@ class Tape:
 
 
 def resnet(
-    parameters: Mapping[str, np.ndarray], x: np.ndarray, labels: np.ndarray, counts: tuple[int, ...], bottleneck: bool
+    parameters: Mapping[str, np.ndarray],
+    x: np.ndarray,
+    labels: np.ndarray,
+    counts: tuple[int, ...],
+    bottleneck: bool,
+    passed: Iterable[np.ndarray],
 ) -> tuple[np.ndarray, float, dict[str, np.ndarray]]:
-    """Normalised images (B, 3, H, W) and labels (B,) -> logits, mean cross entropy, gradients by name."""
-    tape = Tape(parameters)
+    """Normalised images (B, 3, H, W) and labels (B,) -> logits, mean cross entropy, gradients by name.
+
+    passed: of each ReLU in the order of the forward pass, bool like its output.
+    """
+    tape = Tape(parameters, passed)
     layers: list[tuple] = [(tape.conv, "conv1", 2), (tape.norm, "bn1"), (tape.relu,), (tape.max_pool,)]
     for stage, count in enumerate(counts, 1):
         for index in range(count):
