@@ -140,6 +140,24 @@ def test_between_epochs(tmp_path):
     assert read_checkpoint(tmp_path / "last.ckpt").state["step"] == 8
 
 
+def test_steps_that_were_all_skipped_push_no_file_out(tmp_path, caplog):
+    """A network that broke in epoch 3 gives nothing but skipped steps; the file from before it stays."""
+    callback = saver(tmp_path, KeepPolicy(last=2, best=0))
+    for epoch, skipped in ((1, 0), (2, 1), (3, 10), (4, 20), (5, 30)):
+        callback.state.skipped = skipped
+        end_epoch(callback, epoch)
+    assert epochs_of(tmp_path) == {"last.ckpt": 3, "last_2.ckpt": 2}
+    assert caplog.text.count("last.ckpt stays as it is") == 2
+    callback.state.skipped = 39  # one step counted
+    end_epoch(callback, 6)
+    assert epochs_of(tmp_path) == {"last.ckpt": 6, "last_2.ckpt": 3}
+
+    resumed = saver(tmp_path, KeepPolicy(last=2, best=0))  # perhaps from another file: its first save is kept
+    resumed.state.skipped = 10
+    end_epoch(resumed, 1)
+    assert epochs_of(tmp_path) == {"last.ckpt": 1, "last_2.ckpt": 6}
+
+
 def test_without_hard_links(tmp_path, monkeypatch):
     def refuse(*_):
         raise OSError("not supported")
