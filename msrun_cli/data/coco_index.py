@@ -32,7 +32,7 @@ def index_coco(files: SplitFiles, keep_empty: bool) -> Index:
 
     facts: "classes": [[category id, name], ...] sorted by id; "said": sentences on what was dropped or changed;
         "faults": [[file name, reason], ...] of images that are left out
-    Raises DataError for a damaged file, unknown categories, two images with one id.
+    Raises DataError for a damaged file, one without images, unknown categories, two images with one id.
     """
     images, annotations = _Images(files.annotations), _Annotations(files.annotations)
     categories: list[Any] = []
@@ -42,6 +42,11 @@ def index_coco(files: SplitFiles, keep_empty: bool) -> Index:
     if missing:
         raise DataError(f"{files.annotations} is not a COCO instances file: no list named {', '.join(missing)}.")
     classes = _categories(categories, files.annotations)
+    if not images.names:
+        raise DataError(
+            f"{files.annotations} lists no images. Set dataset.{files.name}.annotations to the file that lists the "
+            f"images of {files.name}, or remove this one."
+        )
     files.settle(images.names)
     tally = Tally()
     tally.add("repeated image entries dropped", images.repeated)

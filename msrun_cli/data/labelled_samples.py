@@ -39,7 +39,8 @@ class ImageChain:
         Raises DataError when the file cannot be read or decoded.
         """
         steps = [step for name, step in self.steps.items() if epoch in self.stages.get(name, _ALWAYS)]
-        fused = getattr(steps[0], "plan_from_file", None) if steps else None
+        # an Ascend has no operator that decodes and crops in one
+        fused = getattr(steps[0], "plan_from_file", None) if steps and not self.operators.dvpp else None
         plan = fused(rng, self.image_size) if fused is not None else None
         try:
             content = np.fromfile(path, np.uint8)

@@ -31,7 +31,8 @@ class RandomResizedCrop:
 
     scale: fractions of the area, 0..1; ratio: width / height, drawn evenly in its logarithm.
     fused: decode and crop in one operator, which reads only the needed part of a JPEG. MindSpore seeds it for the whole
-        process, so threads take turns at it; processes (dataset.python_multiprocessing=true) do not.
+        process, so threads take turns at it; processes (dataset.python_multiprocessing=true) do not. It has no
+        counterpart on an Ascend's image unit, so device.dvpp goes without it.
     """
 
     scale: Sequence[float] = (0.08, 1.0)

@@ -38,6 +38,8 @@ class CheckpointSaver(Callback):
     """Saves last.ckpt after every epoch, best.ckpt when the metric that decides improved, epoch_*.ckpt now and then.
 
     Older ones are last_2.ckpt, last_3.ckpt, ...; the next best are best_2.ckpt, best_3.ckpt, ...
+    Where all steps since the last save were skipped, last.ckpt stays: it holds these weights, and more copies of what
+    may be a broken network would push the good ones out.
     Must stand behind the evaluation in the list of callbacks.
     facts: what else the state of a checkpoint says, for a resumed run to compare.
     agree: called before each save, to bring what ranks keep for themselves to one value; only the rank that `writes`
@@ -63,6 +65,7 @@ class CheckpointSaver(Callback):
         self.policy, self.writer, self.facts = policy, writer, facts
         self.agree, self.writes, self.gathered = agree, writes, gathered
         self._step = state.step
+        self._saved: tuple[int, int] | None = None  # (step, skipped) of last.ckpt, once this process has written it
         if writes:
             remove_unfinished(folder)  # of a process that was killed
 
@@ -87,9 +90,19 @@ class CheckpointSaver(Callback):
 
     def save_last(self, alone: bool = False) -> None:
         """alone: without the other ranks, which may not be at the same step."""
+        if self._all_skipped_since():
+            log.warning("last.ckpt stays as it is: all steps since then were skipped and changed nothing")
+            return
         if self.agree is not None and not alone:
             self.agree()
         self._save("last", 0, self.policy.last)
+        self._saved = self.state.step, self.state.skipped
+
+    def _all_skipped_since(self) -> bool:
+        if self._saved is None or self.state.step == self._saved[0]:
+            return False
+        step, skipped = self._saved
+        return self.state.skipped - skipped >= self.state.step - step
 
     def _rank(self) -> int | None:
         """Place of this epoch's evaluation among the best, 0 = the best; None when it is not kept."""

@@ -123,9 +123,24 @@ def test_an_unknown_category_is_named(tmp_path: Path) -> None:
 
 def test_splits_must_agree_on_categories(tmp_path: Path) -> None:
     write_split(tmp_path, [image(1, "a.png")], [])
-    write_split(tmp_path, [], [], [(1, "cat"), (7, "cow")], file="annotations/instances_val.json")
+    write_split(
+        tmp_path, [image(2, "b.png")], [], [(1, "cat"), (7, "cow")], file="annotations/instances_val.json", folder="val"
+    )
     with pytest.raises(DataError, match="instances_val.json has other categories.*'dog'.*'cow'"):
         read_coco(str(tmp_path))
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_a_file_without_images_is_named(split: str, tmp_path: Path) -> None:
+    for name in ("train", "val"):
+        images = [] if name == split else [image(1, "a.png")]
+        write_split(tmp_path, images, [], file=f"annotations/instances_{name}.json", folder=f"images/{name}")
+    with pytest.raises(DataError) as caught:
+        read_coco(str(tmp_path))
+    said = str(caught.value)
+    assert f"annotations/instances_{split}.json lists no images" in said and "\n" not in said
+    assert f"Set dataset.{split}.annotations" in said
+    assert caught.value.exit_code == 3
 
 
 def test_images_that_are_all_missing_are_listed(tmp_path: Path) -> None:

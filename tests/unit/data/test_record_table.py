@@ -2,6 +2,11 @@ from __future__ import annotations
 
 import copy
 import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -103,3 +108,45 @@ def test_columns_that_do_not_fit_are_refused(name: str, wrong: np.ndarray) -> No
 
 def test_offsets() -> None:
     assert offsets_of([]).tolist() == [0] and offsets_of([2, 0, 3]).tolist() == [0, 2, 2, 5]
+
+
+# In a process of its own: a fork of one that has loaded MindSpore would carry its threads' locks along.
+FORKED_READER = """
+import json, os
+import numpy as np
+from msrun_cli.data.record_table import RecordTable, Strings, offsets_of
+
+def private_bytes():
+    with open("/proc/self/smaps_rollup") as file:
+        return sum(int(line.split()[1]) * 1024 for line in file if line.startswith("Private_Dirty"))
+
+def growth_in_a_child(records):
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        before = private_bytes()
+        boxes = sum(len(record.labels) + record.boxes_xyxy.shape[0] + bool(record.image_path) for record in records)
+        assert boxes == COUNT * (2 * EACH + 1)
+        os.write(writing, str(private_bytes() - before).encode())
+        os._exit(0)
+    os.close(writing)
+    return int(os.read(reading, 99))
+
+COUNT, EACH = 20_000, 9
+names = Strings.of(f"images/train2017/{row:012d}.jpg".encode() for row in range(COUNT))
+side, total = np.full(COUNT, 640, np.int32), COUNT * EACH
+table = RecordTable("data", names, None, side, side, offsets_of([EACH] * COUNT), np.ones((total, 4), np.float32),
+                    np.ones(total, np.int64), np.ones(total, bool), np.ones((total, 4)))
+size = sum(array.nbytes for array in table.arrays().values())
+print(json.dumps({"size": size, "table": growth_in_a_child(table), "list": growth_in_a_child(list(table))}))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux's table of a process's memory")
+def test_a_forked_reader_shares_it() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    done = subprocess.run([sys.executable, "-c", FORKED_READER], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    grown = json.loads(done.stdout)
+    assert grown["size"] > 10e6
+    assert grown["table"] < grown["size"] / 3
+    assert grown["list"] > grown["size"] / 3  # what is measured: objects are copied as they are read

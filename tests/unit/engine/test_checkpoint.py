@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from pathlib import Path
 
 import mindspore as ms
@@ -19,6 +20,7 @@ from msrun_cli.engine.callbacks.state import TrainState
 from msrun_cli.engine.checkpoint import (
     CheckpointWriter,
     assign_all,
+    inference_arrays,
     newest_complete,
     put_together,
     read_checkpoint,
@@ -138,6 +140,24 @@ def test_between_epochs(tmp_path):
     assert read_checkpoint(tmp_path / "last.ckpt").state["step"] == 8
 
 
+def test_steps_that_were_all_skipped_push_no_file_out(tmp_path, caplog):
+    """A network that broke in epoch 3 gives nothing but skipped steps; the file from before it stays."""
+    callback = saver(tmp_path, KeepPolicy(last=2, best=0))
+    for epoch, skipped in ((1, 0), (2, 1), (3, 10), (4, 20), (5, 30)):
+        callback.state.skipped = skipped
+        end_epoch(callback, epoch)
+    assert epochs_of(tmp_path) == {"last.ckpt": 3, "last_2.ckpt": 2}
+    assert caplog.text.count("last.ckpt stays as it is") == 2
+    callback.state.skipped = 39  # one step counted
+    end_epoch(callback, 6)
+    assert epochs_of(tmp_path) == {"last.ckpt": 6, "last_2.ckpt": 3}
+
+    resumed = saver(tmp_path, KeepPolicy(last=2, best=0))  # perhaps from another file: its first save is kept
+    resumed.state.skipped = 10
+    end_epoch(resumed, 1)
+    assert epochs_of(tmp_path) == {"last.ckpt": 1, "last_2.ckpt": 6}
+
+
 def test_without_hard_links(tmp_path, monkeypatch):
     def refuse(*_):
         raise OSError("not supported")
@@ -147,6 +167,57 @@ def test_without_hard_links(tmp_path, monkeypatch):
     end_epoch(callback, 1)
     end_epoch(callback, 2)
     assert epochs_of(tmp_path) == {"last.ckpt": 2, "last_2.ckpt": 1}
+
+
+def test_a_background_file_holds_the_moment_of_its_save(tmp_path):
+    """The writer is held up while the training goes on; its file is the one that a save at once gives."""
+    names = ("weight", "velocity.weight", "step.updates")
+    go, started = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        started.set()
+        assert go.wait(30)
+
+    def parameters() -> list[Parameter]:
+        rng = np.random.default_rng(3)
+        return [Parameter(Tensor(rng.standard_normal((3, 2)).astype(np.float32)), name=name) for name in names]
+
+    beside, background = parameters(), CheckpointWriter(background=True)
+    background.write(tmp_path / "async.ckpt", beside, {"step": 4}, wait)
+    assert started.wait(30)
+    beside[0].set_data(Tensor(np.full((3, 2), 9, np.float32)))  # a new buffer
+    ms.ops.assign(beside[1], Tensor(np.full((3, 2), 9, np.float32)))  # in place, as optimizers do
+    beside[2][:] = 9
+    assert all((item.asnumpy() == 9).all() for item in beside)
+    assert not (tmp_path / "async.ckpt").exists()
+    go.set()
+    background.finish()
+    CheckpointWriter(background=False).write(tmp_path / "sync.ckpt", parameters(), {"step": 4}, lambda: None)
+    found, expected = read_checkpoint(tmp_path / "async.ckpt"), read_checkpoint(tmp_path / "sync.ckpt")
+    assert found.state == expected.state == {"step": 4}
+    assert found.arrays.keys() == expected.arrays.keys() == set(names)
+    for name in names:
+        np.testing.assert_array_equal(found.arrays[name], expected.arrays[name])
+    assert (tmp_path / "async.ckpt").read_bytes() == (tmp_path / "sync.ckpt").read_bytes()
+
+
+def test_weights_and_their_average_stand_in_one_file(tmp_path):
+    """A training goes on from the plain weights, an evaluation takes the average where there is one."""
+    plain, average, speed = parameter(1.0), parameter(2.0, "ema.weight"), parameter(3.0, "velocity.weight")
+    callback = saver(tmp_path / "with", KeepPolicy())
+    callback.parameters = [plain, average, speed]
+    callback.save_last()
+    arrays = read_checkpoint(tmp_path / "with" / "last.ckpt").arrays
+    found = {name: float(array.max()) for name, array in arrays.items()}
+    assert found == {"weight": 1.0, "ema.weight": 2.0, "velocity.weight": 3.0}
+    chosen = inference_arrays(arrays)
+    assert chosen.keys() == {"weight"} and (chosen["weight"] == 2.0).all()
+
+    callback = saver(tmp_path / "without", KeepPolicy())
+    callback.parameters = [plain, speed]
+    callback.save_last()
+    chosen = inference_arrays(read_checkpoint(tmp_path / "without" / "last.ckpt").arrays)
+    assert (chosen["weight"] == 1.0).all() and chosen.keys() == {"weight", "velocity.weight"}
 
 
 @pytest.mark.parametrize("background", [False, True])

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
 
 from msrun_cli.engine.callbacks.state import TrainState
 from msrun_cli.engine.callbacks.stop_requests import StopRequests
@@ -58,3 +65,43 @@ def test_alone_it_stops_after_the_step():
     stop._on_signal(signal.SIGINT, None)
     stop.on_train_step_end(run)
     assert run.stopped and stop.state.stop_reason == "signal SIGINT"
+
+
+# A step that takes a minute; the first Ctrl-C must not cut it short, the second one must.
+LONG_STEP = """
+import time
+from msrun_cli.runtime.process import prepare_process
+prepare_process()
+from msrun_cli.engine.callbacks.state import TrainState
+from msrun_cli.engine.callbacks.stop_requests import StopRequests
+with StopRequests(TrainState(1, 10, 8), None):
+    print("in the step", flush=True)
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        time.sleep(60)
+    print("finished", flush=True)
+"""
+
+
+def test_a_second_ctrl_c_leaves_at_once():
+    process = subprocess.Popen(
+        [sys.executable, "-c", LONG_STEP],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout.readline() == "in the step\n"
+        process.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=1)
+        pressed = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        output, error = process.communicate(timeout=30)
+        seconds = time.monotonic() - pressed
+    finally:
+        process.kill()
+    assert seconds < 3
+    assert "stopping after this step" in error and "KeyboardInterrupt" in error
+    assert "finished" not in output and process.returncode != 0

@@ -135,6 +135,28 @@ def test_overflow_leaves_everything_as_it_was_and_halves_the_scale(mode):
     assert not np.array_equal(snapshot(network)["conv.weight"], after["conv.weight"])
 
 
+@pytest.mark.parametrize("kind", ["fixed", "dynamic"])
+@pytest.mark.parametrize("mode", [ms.GRAPH_MODE, ms.PYNATIVE_MODE])
+def test_a_scale_that_overflows_by_itself_skips_the_step(kind, mode):
+    """Batch, weights and loss are finite; only the scale is beyond what float32 gradients bear."""
+    absurd = np.float32(3e38)
+    step, network, average_network = make_step((kind, 1024.0, 2.0, 100), clip_norm=10.0, ema=True, mode=mode)
+    images, targets = batch()
+    run(step, images, targets)
+    step.loss_scale.scale.set_data(Tensor(absurd))
+    before = snapshot(step, network, average_network)
+    row = run(step, images * 3 + 1, targets * 50)[0]
+    after = snapshot(step, network, average_network)
+    assert np.isfinite(row[0]) and np.isfinite(row[1]).all()
+    assert (row[3], row[4]) == (absurd, 1)
+    assert {"conv.weight", "ema.conv.weight", "norm.moving_mean", "ema.norm.moving_mean", "step.updates"} <= set(before)
+    assert any("velocity" in name for name in before)
+    moved = {name for name in before if before[name].tobytes() != after[name].tobytes()}
+    own = {"loss_scale.scale", "loss_scale.good_steps"} if kind == "dynamic" else set()
+    assert moved == {"step.overflows"} | own
+    assert after["loss_scale.scale"] == (absurd / 2 if kind == "dynamic" else absurd)
+
+
 def test_set_train_reaches_the_network():
     step, network, _ = make_step()
     step.set_train(False)
@@ -146,10 +168,13 @@ def test_set_train_reaches_the_network():
     assert not np.array_equal(network.norm.moving_mean.asnumpy(), before)
 
 
-def test_accumulated_batches_equal_one_large_batch():
+@pytest.mark.parametrize("ema", [False, True])
+def test_accumulated_batches_equal_one_large_batch(ema):
+    """The average follows updates, not batches: its ramp and the schedule are where the large batch has them."""
     images, targets = batch(16)
-    large, large_network, _ = make_step(clip_norm=0.5, network_class=NetworkWithoutNorm, ema=False)
-    small, small_network, _ = make_step(clip_norm=0.5, network_class=NetworkWithoutNorm, accumulate=4)
+    settings = {"clip_norm": 0.5, "network_class": NetworkWithoutNorm, "ema": ema}
+    large, large_network, large_average = make_step(**settings)
+    small, small_network, small_average = make_step(accumulate=4, **settings)
     for _ in range(3):
         large_norm = run(large, images, targets)[0][2]
         norms = [run(small, images[i : i + 4], targets[i : i + 4])[0][2] for i in range(0, 16, 4)]
@@ -159,6 +184,11 @@ def test_accumulated_batches_equal_one_large_batch():
     for name, value in snapshot(small_network).items():
         np.testing.assert_allclose(value, expected[name], rtol=1e-5, atol=1e-6, err_msg=name)
     assert small.updates.asnumpy() == large.updates.asnumpy() == 3
+    if ema:
+        expected = snapshot(large_average)
+        for name, value in snapshot(small_average).items():
+            np.testing.assert_allclose(value, expected[name], rtol=1e-5, atol=1e-7, err_msg=name)
+            assert not np.array_equal(value, snapshot(small_network)[name.removeprefix("ema.")])
 
 
 def test_reported_norm_is_unscaled_and_before_clipping():
