@@ -3,7 +3,7 @@
     .venv/bin/python scripts/soak_resume.py --kills 30
 
 Every second kill is SIGKILL, the others SIGTERM, each at a random moment after the first step. The last line is JSON:
-kills; lost: checkpoints that did not load afterwards (last.ckpt must always); different: rows of metrics.csv whose loss
+kills; lost: checkpoints that did not load afterwards, or a last.ckpt that was there before and is not; different: rows of metrics.csv whose loss
 differs from the undisturbed run's in any bit; rows: how many were compared.
 """
 
@@ -60,6 +60,7 @@ def soak(folder: Path, kills: int, seed: int, mode: str) -> dict[str, int]:
             break  # it was through before the kill
         done += 1
         lost += unreadable(broken / "checkpoints")
+        lost += start == [f"resume={broken}"] and not (broken / "checkpoints" / "last.ckpt").exists()
         print(f"kill {done}: {number.name}, {last_step(broken)} of {epochs * STEPS_PER_EPOCH} steps", file=sys.stderr)
         if (broken / "checkpoints" / "last.ckpt").exists():
             start = [f"resume={broken}"]
