@@ -3,8 +3,8 @@
     .venv/bin/python scripts/soak_resume.py --kills 30
 
 Every second kill is SIGKILL, the others SIGTERM, each at a random moment after the first step. The last line is JSON:
-kills; lost: checkpoints that did not load afterwards, or a last.ckpt that was there before and is not; different: rows of metrics.csv whose loss
-differs from the undisturbed run's in any bit; rows: how many were compared.
+kills; lost: checkpoints that did not load afterwards, or a last.ckpt that was there before and is not; different: rows
+of metrics.csv whose loss differs from the undisturbed run's in any bit; rows: how many were compared.
 """
 
 from __future__ import annotations

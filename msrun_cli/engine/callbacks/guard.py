@@ -77,5 +77,6 @@ class Guard:
         return (
             f"Training stopped at step {step}: the last {in_a_row} steps were skipped because "
             f"their gradient is not finite (loss terms: {values}; gradient norm {norm:g}; loss scale {scale:g}). "
-            f"{cause} Checkpoints hold weights from before these steps."
+            f"{cause} Checkpoints hold weights from before these steps; where the network broke earlier, go back to "
+            "best.ckpt or last_2.ckpt."
         )
