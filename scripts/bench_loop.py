@@ -21,6 +21,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from omegaconf import OmegaConf
+
 from msrun_cli.runtime.process import prepare_process
 
 
@@ -36,6 +38,7 @@ def main() -> None:
     from msrun_cli.runtime.context import Device
 
     cfg = Composer("train", None).compose([*options.overrides, f"max_steps={options.steps}", "logger.progress=plain"])
+    cfg = OmegaConf.masked_copy(cfg, [key for key in cfg if key != "hydra"])
     ms.set_context(mode=ms.GRAPH_MODE)
     device = Device("CPU", graph=True, sink=False, sink_size=-1, dvpp=False)
     task = build_task(cfg, build_data(cfg.dataset), device)
