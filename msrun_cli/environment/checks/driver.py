@@ -11,7 +11,7 @@ from msrun_cli.environment.machine import Machine
 from msrun_cli.environment.results import Check, Cost, Outcome, fail, fine, skip, warn
 from msrun_cli.environment.versions import in_ranges, version_key
 
-_FITS, _DOUBTFUL, _TOO_OLD, _UNKNOWN = "fits", "doubtful", "too old", "unknown"
+_FITS, _NOT_PROVEN, _TOO_OLD, _UNKNOWN = "fits", "not proven", "too old", "unknown"
 
 
 def driver(machine: Machine) -> Outcome:
@@ -35,27 +35,27 @@ def driver(machine: Machine) -> Outcome:
     hint = f"install {wanted} or a newer one on the host and restart it"
     if verdict == _TOO_OLD or declared is False and verdict != _FITS:
         return fail(pair, expected, source, hint, details)
+    near = f"the nearest known pairs: {machine.matrix.near_cann(cann.version or cann.internal or '')}"
     if verdict == _UNKNOWN:
-        hint = f"the nearest known pairs: {machine.matrix.near_cann(cann.version or cann.internal or '')}"
+        hint = near
+    elif verdict == _NOT_PROVEN:
+        hint = f"{hint} if something fails; {near}"
     return warn(pair, expected, source, hint, details)
 
 
 def _by_table(matrix: Matrix, cann: Cann, found: Driver) -> str:
-    """A newer driver serves older CANNs; one older than the window does not."""
+    """A newer driver serves older CANNs; one older than the window does not. Without a known window nothing is said
+    of an older driver, however old.
+    """
     row = matrix.cann_row(cann.version) if cann.version else None
     if row is None or row.driver is None:
         return _UNKNOWN
     mine = version_key(found.version)
     if mine >= version_key(row.driver):
         return _FITS
-    if row.oldest_driver is not None:
-        return _FITS if mine >= version_key(row.oldest_driver) else _TOO_OLD
-    return _TOO_OLD if _year(found.version) < _year(row.driver) else _DOUBTFUL
-
-
-def _year(version: str) -> int:
-    match = re.match(r"\d+", version)
-    return int(match.group(0)) if match else 0
+    if row.oldest_driver is None:
+        return _NOT_PROVEN
+    return _FITS if mine >= version_key(row.oldest_driver) else _TOO_OLD
 
 
 def _reasons(cann: Cann, found: Driver, declared: bool | None, verdict: str) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ case = Cases()
 
 @case("driver_version", "fail", "install driver 25.5.0 or a newer one on the host")
 def driver_years_too_old(machine: Machine) -> None:
+    """Below the window of the table, and neither lists the other."""
     machine.driver("22.0.4", "V100R001C79", "[V100R001C13]")
 
 
@@ -29,6 +30,19 @@ def no_driver(machine: Machine) -> None:
 def pair_of_driver_and_cann_in_no_table(machine: Machine) -> None:
     machine.cann(name="7.0.1.1", internal="7.1.0.5.220", inner="", compatible="")
     machine.driver("23.0.1", "", "")
+
+
+@case("driver_version", "warn", "nearest known pairs: CANN 8.3.RC1 with driver 25.3.RC1; CANN 8.5.0 with driver 25.5.0")
+def older_driver_where_no_window_is_known(machine: Machine) -> None:
+    """No table says which drivers older than its own CANN 8.3.RC1 takes; a year less proves nothing."""
+    machine.cann(name="8.3.RC1", internal="8.3.0.1.200", inner="", compatible="")
+    machine.driver("24.1.rc3", "", "")
+
+
+@case("driver_version", "warn", "install driver 24.1.0 or a newer one on the host and restart it if something fails")
+def driver_of_the_year_before(machine: Machine) -> None:
+    machine.cann(name="8.0.0", internal="7.6.0.1.220", inner="", compatible="")
+    machine.driver("23.0.7", "", "")
 
 
 @case("firmware", "fail", "install the firmware of driver 24.1.rc2.2 on the host")
