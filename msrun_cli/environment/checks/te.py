@@ -14,7 +14,10 @@ from msrun_cli.environment.versions import series
 
 _WHEELS = ("te", "opc-tool", "auto-tune", "dataflow", "schedule-search", "hccl")
 # What CANN's compiler imports; the metadata of its packages names only a part in some versions.
-_IMPORTED = ("attrs", "cloudpickle", "decorator", "ml-dtypes", "numpy", "psutil", "scipy", "tornado")
+_IMPORTED = (
+    *("absl-py", "attrs", "cloudpickle", "decorator", "jinja2", "ml-dtypes", "numpy", "psutil", "scipy", "sympy"),
+    "tornado",
+)
 _VERSION_FILES = {"te": "te/version.py", "hccl": "hccl/sys_version.py"}
 
 

@@ -179,7 +179,7 @@ def te_in_site_packages_and_in_cann(machine: Machine) -> None:
 
 @case("te_requirements", "fail", f"{PYTHON} -m pip install attrs decorator")
 def packages_of_te_missing(machine: Machine) -> None:
-    for name in TE_NEEDS[:1] + TE_NEEDS[2:3]:
+    for name in ("attrs", "decorator"):
         machine.unpackage(name)
 
 
@@ -197,6 +197,7 @@ def module_of_tbe_missing(machine: Machine) -> None:
 
 @case("te_requirements", "fail", "'sympy>=1.4'")
 def package_named_by_the_te_wheel_missing(machine: Machine) -> None:
+    machine.unpackage("sympy")
     machine.package("te", "0.4.0", ("attrs", "sympy (>=1.4)"), f"{CANN}/python/site-packages")
 
 
@@ -210,3 +211,11 @@ def test_te_is_never_imported_from_the_tree(tmp_path: Path) -> None:
     machine = healthy(tmp_path)
     machine.file(f"{CANN}/{TBE}/te/__init__.py", "raise SystemExit('imported')\n")
     assert machine.check("te").status == "pass"
+
+
+@pytest.mark.parametrize("name", TE_NEEDS)
+def test_each_package_of_te_is_missed(tmp_path: Path, name: str) -> None:
+    machine = healthy(tmp_path)
+    machine.unpackage(name)
+    result = machine.check("te_requirements")
+    assert (result.status, result.outcome.hint) == ("fail", f"{PYTHON} -m pip install {name}")
