@@ -79,9 +79,8 @@ def version(machine: Machine) -> Outcome:
     if package is None:
         return skip("MindSpore is not installed")
     if cann.series is None:
-        return warn(
-            "no version", "a line Version=", cann.source, "install CANN again, or check the folder's permissions"
-        )
+        hint = f"ls -l {cann.source}; where this user may read it, install CANN again"
+        return warn("no version", "a line Version=", cann.source, hint)
     row = machine.matrix.mindspore_row(package.version)
     pair = f"MindSpore {package.version} with CANN {cann.label} (internal {cann.internal})"
     if row is None:

@@ -84,7 +84,7 @@ def firmware(machine: Machine) -> Outcome:
     elif found.drivers:
         fits, expected = in_ranges(driver_found.version, found.drivers), f"driver {_shown(found.drivers)}"
     else:
-        return warn(pair, "a line compatible_version_fw", source, "ask the vendor's pages: the files do not tell")
+        return warn(pair, "a line compatible_version_fw", source, "the files do not tell: npu-smi info -t board -i 0")
     if fits:
         return fine(pair, expected, source)
     hint = f"install the firmware of driver {driver_found.version} on the host and restart it"

@@ -100,15 +100,28 @@ def memory(machine: Machine) -> Outcome:
         for process in machine.npus.processes
     )
     expected = "at least half of the memory free"
+    buffers = _buffers_mb(machine.host.environ)
+    least = min(chip.memory_mb[1] for chip in chips if chip.memory_mb)
+    if buffers > least / 2:
+        found = f"HCCL_BUFFSIZE: {buffers} of {least} MB for each group of devices"
+        hint = "export HCCL_BUFFSIZE=200, which is the default"
+        return fail(found, expected, "npu-smi info, HCCL_BUFFSIZE", hint, details)
     if not busy:
         return fine(f"at most {_words(max(chips, key=_used))}", expected, "npu-smi info", details)
     listed = ", ".join(f"device {index}: {_words(chips[index])}" for index in busy)
     free = [index for index in range(len(chips)) if index not in busy]
-    hint = "stop the processes that -v lists"
+    processes = " ".join(str(process.pid) for process in machine.npus.processes)
+    hint = f"end what uses them: kill {processes}" if processes else "npu-smi info, on the host, lists who uses them"
     if free:
         hint = f"export ASCEND_RT_VISIBLE_DEVICES={','.join(map(str, free))}"
     chosen = _chosen(machine.host.environ, len(chips))
     return (fail if chosen in busy else warn)(listed, expected, "npu-smi info", hint, details)
+
+
+def _buffers_mb(environ: Mapping[str, str]) -> int:
+    """What HCCL takes for each group: one buffer to send, one to receive (CANN's page on HCCL_BUFFSIZE). 0 = not set."""
+    size = environ.get("HCCL_BUFFSIZE", "")
+    return 2 * int(size) if size.isdigit() else 0
 
 
 def _used(chip: Chip) -> float:
