@@ -114,7 +114,10 @@ def network(machine: Machine) -> Outcome:
         return skip("neither ports nor names are known")
     taken = [port for port in ports if 0 < port < 65536 and host.port_is_free(port) is False]
     if taken and not environ.get("MS_ROLE"):
-        hint = "end the other job, or export HCCL_IF_BASE_PORT=17666 and start with launch.port=8119 (MindSpore's launcher: --master_port=8119)"
+        hint = (
+            "end the other job, or export HCCL_IF_BASE_PORT=17666 and start with launch.port=8119 (MindSpore's "
+            "launcher: --master_port=8119)"
+        )
         return warn(f"port {', '.join(map(str, taken))} is in use", "free ports", "bind()", hint)
     names = [name for name in (host.facts.hostname, environ.get("MS_SCHED_HOST")) if name]
     lost = [name for name in names if host.resolves(name) is False]

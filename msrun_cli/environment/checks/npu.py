@@ -119,7 +119,7 @@ def memory(machine: Machine) -> Outcome:
 
 
 def _buffers_mb(environ: Mapping[str, str]) -> int:
-    """What HCCL takes for each group: one buffer to send, one to receive (CANN's page on HCCL_BUFFSIZE). 0 = not set."""
+    """What HCCL takes for each group, a buffer to send and one to receive (CANN's page on it). 0 = not set."""
     size = environ.get("HCCL_BUFFSIZE", "")
     return 2 * int(size) if size.isdigit() else 0
 
