@@ -31,7 +31,7 @@ from msrun_cli.runtime.log_follower import LogFollower
 from msrun_cli.runtime.meeting import Meeting, invite, visit
 from msrun_cli.runtime.rank_processes import Place, RankProcesses, last_lines
 from msrun_cli.runtime.run_folder import RunFolder
-from msrun_cli.tasks.run import create_run
+from msrun_cli.tasks.run import create_run, describe_host
 
 _LOOK_S = 0.1
 _GRACE_S = 4  # after the first failure: other ranks that fail by themselves say why
@@ -100,7 +100,9 @@ def _meet(cfg: DictConfig, place: Place) -> tuple[Meeting, RunFolder]:
     meeting, name = visit(place.master, place.port + 1, facts, timeout_s)
     with contextlib.suppress(OSError):
         own.rmdir()  # made by Hydra, still empty
-    return meeting, RunFolder(own.parent / name)
+    run = RunFolder(own.parent / name)
+    describe_host(run, place.node, cfg.device.target)
+    return meeting, run
 
 
 def _facts(cfg: DictConfig, place: Place) -> dict[str, Any]:
