@@ -53,7 +53,7 @@ def links(machine: Machine) -> Outcome:
     source = f"{tool} -i N -link -g, -net_health -g, -ip -g; /etc/hccn.conf"
     down = [link for link in found if link.link is not None and link.link.upper() != "UP"]
     if down:
-        hint = f"check cable and switch: {tool} -i {down[0].device} -netdetect -g; or train on one device"
+        hint = f"check cable and switch: {tool} -i {down[0].device} -netdetect -g; or train on one device: launch=none"
         return fail("; ".join(link.words() for link in down), "link UP", source, hint, details)
     nameless = [link for link in found if link.address is None]
     if nameless:

@@ -105,7 +105,9 @@ def te_import(machine: Machine) -> Outcome:
         return fine("imports", "imports", source)
     known = explain_lines(output.text.splitlines())
     hint = (
-        known[0].error.remedy if known else f"source {machine.active_cann.set_env}, then see the checks te and python"
+        known[0].error.remedy
+        if known
+        else f"source {machine.active_cann.set_env}, then msrun check-env --only te,python"
     )
     reason = (output.tail(1) or [""])[0] if output.code is not None else output.ending()
     return fail(reason or output.ending(), "imports", source, hint, tuple(output.tail(8)))

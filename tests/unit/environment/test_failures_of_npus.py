@@ -15,7 +15,7 @@ case = Cases()
 # driver and firmware
 
 
-@case("driver_version", "fail", "install driver 25.5.0 or a newer one on the host")
+@case("driver_version", "fail", "Ascend-hdk-*-npu-driver_25.5.0_linux-$(uname -m).run --upgrade && sudo reboot")
 def driver_years_too_old(machine: Machine) -> None:
     """Below the window of the table, and neither lists the other."""
     machine.driver("22.0.4", "V100R001C79", "[V100R001C13]")
@@ -33,7 +33,7 @@ def older_driver_where_no_window_is_known(machine: Machine) -> None:
     machine.driver("24.1.rc3", "", "")
 
 
-@case("driver_version", "warn", "install driver 24.1.0 or a newer one on the host and restart it if something fails")
+@case("driver_version", "warn", "if something fails, install driver 24.1.0 or a newer one on the host")
 def driver_of_the_year_before(machine: Machine) -> None:
     machine.cann(name="8.0.0", internal="7.6.0.1.220", inner="", compatible="")
     machine.driver("23.0.7", "", "")

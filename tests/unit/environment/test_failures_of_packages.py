@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from failure_cases import Cases, Spoil, examine_spoilt
-from machines import ENV, PYTHON, SITE, Machine, cpu_only, healthy
+from machines import CANN, ENV, PYTHON, SITE, Machine, cpu_only, healthy
 
 case = Cases()
 
@@ -106,7 +106,7 @@ def mindspore_damaged(machine: Machine) -> None:
     machine.remove(f"{SITE}/mindspore/_c_expression*")
 
 
-@case("mindspore", "warn", "uninstall -y mindspore mindspore-ascend")
+@case("mindspore", "warn", f"mindspore mindspore-ascend && {PYTHON} -m pip install mindspore==2.8.0")
 def two_mindspores(machine: Machine) -> None:
     machine.package("mindspore-ascend", "1.10.1")
 
@@ -148,13 +148,13 @@ def dependency_too_old(machine: Machine) -> None:
 # process
 
 
-@case("shadows", "fail", "rename mindspore in /work", 26)
+@case("shadows", "fail", "rename mindspore in /work: mv /work/mindspore /work/mindspore_other", 26)
 def folder_called_mindspore(machine: Machine) -> None:
     machine.file("/work/mindspore/__init__.py")
     machine.record["search_path"] = ["/work", SITE]
 
 
-@case("shadows", "warn", "rename te in /work")
+@case("shadows", "warn", "mv /work/te.py /work/te_other.py")
 def module_called_te(machine: Machine) -> None:
     machine.file("/work/te.py")
 
@@ -181,7 +181,7 @@ def another_python_comes_first(machine: Machine) -> None:
     machine.environ["PATH"] = "/usr/bin"
 
 
-@case("libdnnl", "warn", "take /opt/onednn/lib off LD_LIBRARY_PATH")
+@case("libdnnl", "warn", f"export LD_LIBRARY_PATH={CANN}/lib64:{CANN}/lib64/plugin/opskernel")
 def another_onednn(machine: Machine) -> None:
     machine.file("/opt/onednn/lib/libdnnl.so.3")
     machine.environ["LD_LIBRARY_PATH"] += ":/opt/onednn/lib"
