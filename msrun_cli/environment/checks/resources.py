@@ -66,8 +66,8 @@ def disk(machine: Machine) -> Outcome:
     folder, least = min(known.items(), key=lambda item: item[1])
     found = f"{least / _GIB:.1f} GiB free in {folder}"
     hint = (
-        f"clear {folder} (du -xhd1 {shlex.quote(folder)} | sort -h), or set output_dir, TMPDIR and MSRUN_CACHE_DIR to a "
-        "larger disk"
+        f"clear {folder} (du -xhd1 {shlex.quote(folder)} | sort -h), or set output_dir, TMPDIR and MSRUN_CACHE_DIR to "
+        "a larger disk"
     )
     if least < _GIB // 2:
         return fail(found, "at least 5 GiB", "statvfs", hint)
