@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import faulthandler
 import os
 import shutil
 import signal
@@ -74,6 +75,12 @@ def is_on_path(name: str) -> bool:
 def _program(path: str, name: str) -> str | None:
     found = shutil.which(name, path=path)
     return os.path.realpath(found) if found else None
+
+
+def tell_of_crashes() -> None:
+    """A crash in a library prints the Python call it came from, for a process that nobody watches."""
+    if not faulthandler.is_enabled():
+        faulthandler.enable(file=2, all_threads=False)
 
 
 def unblock_signals() -> None:

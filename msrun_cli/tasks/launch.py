@@ -38,6 +38,12 @@ _GRACE_S = 4  # after the first failure: other ranks that fail by themselves say
 _STOP_S = 60  # after an interrupt: ranks finish the step and save
 _OTHERS_S = 60  # for the other hosts to end, when the ranks of this one are done
 
+_CRASH = " A library crashed: msrun check-env looks whether MindSpore, CANN and driver belong together."
+_SIGNAL_HINTS = {
+    signal.SIGKILL: " The system does that when memory runs out: see `dmesg`.",
+    **dict.fromkeys((signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGABRT, signal.SIGFPE), _CRASH),
+}
+
 
 def launch(cfg: DictConfig, task: str) -> float | None:
     """Run `task` ("module:function") in every process of cfg.launch on this host and watch them; returns the objective.
@@ -221,8 +227,7 @@ def _failure(logs: Path, rank: int, code: int) -> tuple[int, str]:
     """(exit code, what is known) of a rank that ended with an error."""
     if code < 0:
         name = signal.Signals(-code).name
-        hint = " The system does that when memory runs out: see `dmesg`." if code == -signal.SIGKILL else ""
-        return code, f"it was killed by the signal {name}.{hint}"
+        return code, f"it was killed by the signal {name}.{_SIGNAL_HINTS.get(-code, '')}"
     try:
         said = json.loads(rank_environment.failure_file(logs, rank).read_text(encoding="utf-8"))
         return int(said["code"]), str(said["text"])

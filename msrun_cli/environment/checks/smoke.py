@@ -71,7 +71,8 @@ def _reason(output: Output) -> str:
 
 
 def _remedy(output: Output, device: str) -> str:
-    known = explain_lines(output.text.splitlines())
+    # That a crash calls for check-env is no news here.
+    known = [found for found in explain_lines(output.text.splitlines()) if found.error.id != "segfault"]
     if known:
         return known[0].error.remedy
     if output.signal is not None and device == "Ascend":

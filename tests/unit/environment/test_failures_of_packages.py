@@ -226,7 +226,7 @@ def shared_memory_of_docker(machine: Machine) -> None:
 
 @case("smoke", "fail", "do not belong together crash", 1)
 def crash_by_signal(machine: Machine) -> None:
-    machine.smoke("[WARNING] loading\nsome last words\n", signal=11)
+    machine.smoke("[WARNING] loading\nFatal Python error: Segmentation fault\nsome last words\n", signal=11)
 
 
 @case("smoke", "fail", "pip install attrs cloudpickle", 2)
