@@ -103,9 +103,10 @@ MINDSPORE, OURS = "mindspore==1.0", "msrun-cli==1.0"
     [
         ([MINDSPORE], [OURS], "ours"),
         ([OURS, MINDSPORE], [], "ours"),
+        ([MINDSPORE, OURS], [], "ours"),
         ([OURS], ["--force-reinstall", MINDSPORE], "theirs"),
     ],
-    ids=["MindSpore first", "in one command", "MindSpore again"],
+    ids=["MindSpore first", "in one command", "in one command, MindSpore named first", "MindSpore again"],
 )
 def test_installs(environment, first, second, owner):
     environment.pip("install", *first)
@@ -127,9 +128,34 @@ def test_upgrades_and_repair(environment):
     assert environment.owner() == "ours"
     environment.require_ours()
     environment.pip("install", "--upgrade", "--no-deps", "mindspore", "msrun-cli")
+    assert environment.owner() == "ours"
     environment.require_ours()
     environment.pip("install", "--force-reinstall", "--no-deps", "msrun-cli==2.0")
     assert environment.owner() == "ours"
+
+
+@pytest.mark.slow
+def test_an_upgrade_of_ours_behind_that_of_mindspore(environment):
+    environment.pip("install", MINDSPORE, OURS)
+    environment.pip("install", "--upgrade", "mindspore")
+    assert environment.owner() == "theirs"
+    environment.pip("install", "--upgrade", "msrun-cli")
+    assert environment.owner() == "ours"
+    environment.require_ours()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("removed", ["mindspore", "msrun-cli"])
+def test_removals_while_the_script_is_mindspores(environment, removed):
+    environment.pip("install", MINDSPORE, OURS)
+    environment.pip("install", "--upgrade", "mindspore")
+    assert environment.owner() == "theirs"
+    environment.pip("uninstall", removed)
+    assert environment.owner() == "nobody"  # pip removes the file without asking whose it is
+    if removed == "mindspore":
+        environment.require_ours(with_mindspore=False)
+    environment.pip("install", "--force-reinstall", "--no-deps", OURS if removed == "mindspore" else MINDSPORE)
+    assert environment.owner() == ("ours" if removed == "mindspore" else "theirs")
 
 
 @pytest.mark.slow

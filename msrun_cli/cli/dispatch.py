@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from msrun_cli.runtime.process import unblock_signals
+from msrun_cli.runtime.process import is_on_path, names_on_path, unblock_signals
 
 COMMANDS = ("train", "eval", "check-data", "check-env", "profile")
 _PROGRAM_OPTIONS = ("-h", "--help", "--version", "--install-completion", "--show-completion")
@@ -18,6 +18,7 @@ _CHECK_DATA_OPTIONS = {"--save", "--json", "--strict", "--deep"}
 _CHECK_ENV_OPTIONS = {"--only", "--skip", "--list", "--quick", "--device", "--report", "--root", "--explain"}
 _PROFILE_OPTIONS = {"--compare"}
 _OWN_OPTIONS = {"check-data": _CHECK_DATA_OPTIONS, "check-env": _CHECK_ENV_OPTIONS, "profile": _PROFILE_OPTIONS}
+_PROGRAMS = ("python", "python3", "pytest")  # what MindSpore's launcher takes for a program, not for a script
 _LAUNCHER = "mindspore.parallel.cluster.run"
 
 
@@ -76,7 +77,20 @@ def _hand_over(words: list[str]) -> int:
             file=sys.stderr,
         )
         return 2
-    os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")])
+    _lead_to_this_python(next((word for word in words if word in _PROGRAMS), "python"))
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(sys.executable, [sys.executable, "-m", _LAUNCHER, *words])
+
+
+def _lead_to_this_python(program: str) -> None:
+    """Put this interpreter's folder first on PATH, unless what the launcher starts is another one there."""
+    names = names_on_path()
+    if program in names or program == "pytest" and names:
+        os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")])
+    elif program != "pytest" and not is_on_path(program):
+        print(
+            f"warning: MindSpore's launcher starts `{program}` from PATH, which is not {sys.executable}; activate a "
+            "virtual environment.",
+            file=sys.stderr,
+        )

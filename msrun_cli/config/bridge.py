@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from msrun_cli.common.errors import ConfigError, DeviceError, UserError
-from msrun_cli.runtime.process import prepare_process
+from msrun_cli.runtime.process import prepare_process, tell_of_crashes
 from msrun_cli.runtime.rank_environment import refuse_foreign_launcher
 
 if TYPE_CHECKING:  # hydra takes 0.2 s to import, which --help must not pay for
@@ -275,6 +275,7 @@ class Job:
             require_runnable(config.device.target)
         if launch_rules.ranks_of(config.get("launch") or {"workers": 1, "nodes": 1}) > 1:
             return _imported("msrun_cli.tasks.launch:launch")(conform(config, root), self.command.task)
+        tell_of_crashes()
         prepare_process()  # before mindspore is imported with the task
         return _imported(self.command.task)(conform(config, root))
 

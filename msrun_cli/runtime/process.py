@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import _thread
+import faulthandler
 import os
+import shutil
 import signal
+import sys
 import threading
 
 from msrun_cli.runtime.mindspore_versions import onednn_falls_back
@@ -53,6 +56,33 @@ def _forward(main_thread: int) -> None:
         signal.sigwait({signal.SIGINT})
         _thread.interrupt_main(signal.SIGINT)
         signal.pthread_kill(main_thread, _WAKE_UP)  # out of sleep() and its like
+
+
+def names_on_path() -> list[str]:
+    """Names under which MindSpore's launcher would start this very interpreter, when its folder stands first on PATH.
+
+    The launcher takes `python` and `python3` alone. In a folder of the system, such as /usr/bin, either may be missing
+    or be another version.
+    """
+    folder = os.path.dirname(sys.executable)
+    own = os.path.realpath(sys.executable)
+    return [name for name in ("python", "python3") if _program(folder, name) == own]
+
+
+def is_on_path(name: str) -> bool:
+    """Whether PATH as it is leads to this interpreter."""
+    return _program(os.environ.get("PATH", ""), name) == os.path.realpath(sys.executable)
+
+
+def _program(path: str, name: str) -> str | None:
+    found = shutil.which(name, path=path)
+    return os.path.realpath(found) if found else None
+
+
+def tell_of_crashes() -> None:
+    """A crash in a library prints the Python call it came from, for a process that nobody watches."""
+    if not faulthandler.is_enabled():
+        faulthandler.enable(file=2, all_threads=False)
 
 
 def unblock_signals() -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from msrun_cli.common.errors import DeviceError
 from msrun_cli.runtime import rank_environment
+from msrun_cli.runtime.process import names_on_path
 
 LAUNCHER = "mindspore.parallel.cluster.run"
 SCHEDULER = -1  # in place of a rank
@@ -208,12 +209,18 @@ def is_chatter(line: str) -> bool:
 
 
 def _python() -> str:
-    """The name under which PATH has this interpreter; MindSpore's launcher takes no other words."""
-    folder = os.path.dirname(sys.executable)
-    for name in ("python", "python3"):
-        if os.path.exists(os.path.join(folder, name)):
-            return name
-    raise DeviceError(f"there is no `python` beside {sys.executable}, which MindSpore's launcher needs to start ranks.")
+    """The name under which PATH has this interpreter; MindSpore's launcher takes no other words.
+
+    Raises DeviceError where there is none: another Python would run the ranks, or none.
+    """
+    names = names_on_path()
+    if names:
+        return names[0]
+    raise DeviceError(
+        f"neither `python` nor `python3` in {os.path.dirname(sys.executable)} is {sys.executable}, and MindSpore's "
+        f"launcher starts ranks under these names only. Make a virtual environment, whose names are right: "
+        f"{sys.executable} -m venv .venv, and install msrun-cli and mindspore there."
+    )
 
 
 def _parent_of(process: int) -> int | None:

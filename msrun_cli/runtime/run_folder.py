@@ -82,13 +82,19 @@ def open_run_folder(
         folder.root.mkdir(parents=True, exist_ok=True)
         write_text(folder.root / "config.yaml", config_yaml)
         write_text(folder.root / "overrides.yaml", overrides_yaml)
-        write_json(folder.root / "environment.json", environment_facts() | {"checks": checks or {}})
+        write_environment(folder.root / "environment.json", checks)
     except OSError as error:
         raise ConfigError(
             f"The run folder {folder.root} cannot be written ({error.strerror}). Set output_dir to a folder "
             f"that you own."
         ) from error
     return folder
+
+
+def write_environment(path: Path, checks: dict[str, Any] | None) -> None:
+    """The facts of this machine, and what `check-env` found on it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, environment_facts() | {"checks": checks or {}})
 
 
 def environment_facts() -> dict[str, Any]:

@@ -31,12 +31,18 @@ from msrun_cli.runtime.log_follower import LogFollower
 from msrun_cli.runtime.meeting import Meeting, invite, visit
 from msrun_cli.runtime.rank_processes import Place, RankProcesses, last_lines
 from msrun_cli.runtime.run_folder import RunFolder
-from msrun_cli.tasks.run import create_run
+from msrun_cli.tasks.run import create_run, describe_host
 
 _LOOK_S = 0.1
 _GRACE_S = 4  # after the first failure: other ranks that fail by themselves say why
 _STOP_S = 60  # after an interrupt: ranks finish the step and save
 _OTHERS_S = 60  # for the other hosts to end, when the ranks of this one are done
+
+_CRASH = " A library crashed: msrun check-env looks whether MindSpore, CANN and driver belong together."
+_SIGNAL_HINTS = {
+    signal.SIGKILL: " The system does that when memory runs out: see `dmesg`.",
+    **dict.fromkeys((signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGABRT, signal.SIGFPE), _CRASH),
+}
 
 
 def launch(cfg: DictConfig, task: str) -> float | None:
@@ -100,7 +106,9 @@ def _meet(cfg: DictConfig, place: Place) -> tuple[Meeting, RunFolder]:
     meeting, name = visit(place.master, place.port + 1, facts, timeout_s)
     with contextlib.suppress(OSError):
         own.rmdir()  # made by Hydra, still empty
-    return meeting, RunFolder(own.parent / name)
+    run = RunFolder(own.parent / name)
+    describe_host(run, place.node, cfg.device.target)
+    return meeting, run
 
 
 def _facts(cfg: DictConfig, place: Place) -> dict[str, Any]:
@@ -219,8 +227,7 @@ def _failure(logs: Path, rank: int, code: int) -> tuple[int, str]:
     """(exit code, what is known) of a rank that ended with an error."""
     if code < 0:
         name = signal.Signals(-code).name
-        hint = " The system does that when memory runs out: see `dmesg`." if code == -signal.SIGKILL else ""
-        return code, f"it was killed by the signal {name}.{hint}"
+        return code, f"it was killed by the signal {name}.{_SIGNAL_HINTS.get(-code, '')}"
     try:
         said = json.loads(rank_environment.failure_file(logs, rank).read_text(encoding="utf-8"))
         return int(said["code"]), str(said["text"])

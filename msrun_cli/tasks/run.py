@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
+from msrun_cli.common.errors import ConfigError
 from msrun_cli.config.inherit import run_record
 from msrun_cli.environment.run_start import remarks, run_facts
 from msrun_cli.runtime import rank_environment
 from msrun_cli.runtime.log import start_log
-from msrun_cli.runtime.run_folder import RunFolder, open_run_folder
+from msrun_cli.runtime.run_folder import RunFolder, open_run_folder, write_environment
 
 log = logging.getLogger("msrun")
 
@@ -44,3 +46,19 @@ def create_run(cfg: DictConfig, root: Path | None = None) -> RunFolder:
         OmegaConf.to_yaml(OmegaConf.create(run_record(cfg))),
         run_facts(cfg.device.target),
     )
+
+
+def describe_host(run: RunFolder, node: int, target: str) -> None:
+    """What `create_run` and the log of rank 0 say of their host, for another one: a file in logs/, and lines on stderr.
+
+    Raises ConfigError when the folder cannot be written.
+    """
+    path = run.logs / f"environment_{node}.json"
+    try:
+        write_environment(path, run_facts(target))
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be written ({error.strerror}). Set output_dir to a folder of yours."
+        ) from error
+    for remark in remarks(target):
+        print(f"warning: host {node}: {remark}", file=sys.stderr, flush=True)

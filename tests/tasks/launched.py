@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import subprocess
 import sys
 import time
@@ -95,6 +96,12 @@ def metrics(run_folder: Path) -> list[tuple[str, ...]]:
     with (run_folder / "metrics.csv").open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["kind"] == "epoch"]
     return [(row["step"], row["top1"], row["top5"], row["mean_class_accuracy"]) for row in rows]
+
+
+def said_by(rank: int, run_folder: Path) -> tuple[list[str], list[str]]:
+    """What a rank printed: the losses of its steps, and the metrics of its evaluations, as texts."""
+    text = (run_folder / "logs" / f"worker_{rank}.log").read_text(encoding="utf-8")
+    return re.findall(r"  step \d+/\d+ .*  loss (\S+)", text), re.findall(r"evaluated in \S+ s: (.*)", text)
 
 
 def parameters(run_folder: Path) -> dict:

@@ -12,7 +12,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command import return_value
-from launched import SETTINGS, WITH_NORM, losses, metrics, nothing_left, of_job, parameters, run, started, wait_for
+from launched import (
+    SETTINGS,
+    WITH_NORM,
+    losses,
+    metrics,
+    nothing_left,
+    of_job,
+    parameters,
+    run,
+    said_by,
+    started,
+    wait_for,
+)
 from test_classification import write_folders
 
 ONE, TWO = ("batch_size=8",), ("batch_size=4", "launch=local", "launch.workers=2")
@@ -135,6 +147,10 @@ def test_ranks_agree_with_batch_norm_and_evaluate_like_one(data, tmp_path):
     done = run("train", *SETTINGS, data, *TWO, WITH_NORM, "ema=on", f"hydra.run.dir={folder}", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "all 2 ranks hold the same parameters" in (folder / "logs" / "worker_1.log").read_text(encoding="utf-8")
+    steps, evaluations = said_by(1, folder)
+    assert (steps, evaluations) == said_by(0, folder)
+    assert steps == [f"{loss:.4f}" for loss in losses(folder)] and len(steps) == 8
+    assert [text.split()[1] for text in evaluations] == [f"{float(row[1]):.4f}" for row in metrics(folder)]
     checkpoint = f"checkpoint={folder}/checkpoints/last.ckpt"
     values = []
     for name, words in (("one", ()), ("two", ("launch=local", "launch.workers=2"))):
@@ -196,3 +212,17 @@ def test_nothing_is_left_when_msrun_itself_is_killed(data, tmp_path):
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         assert nothing_left(folder, seconds=5)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a core for each rank is needed")
+def test_each_rank_has_cores_of_its_own(data, tmp_path):
+    folder = tmp_path / "run"
+    words = [*SETTINGS, data, *TWO, "epochs=5000", "evaluate_every=0", f"hydra.run.dir={folder}"]
+    with started(*words, cwd=tmp_path) as process:
+        wait_for(process, "epoch 1/5000  step 1/4")
+        found = of_job(folder)
+        cores = [os.sched_getaffinity(found[rank]) for rank in ("0", "1")]
+    assert cores[0] and cores[1] and not cores[0] & cores[1]
+    assert cores[0] | cores[1] <= os.sched_getaffinity(0)
+    assert nothing_left(folder, seconds=5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -69,8 +70,13 @@ def test_two_hosts_compute_what_one_process_does(hosts, data, tmp_path):
     assert [process.returncode for process in processes] == [0, 0], ends
     first, second = folder_of(tmp_path, 0), folder_of(tmp_path, 1)
     assert first.name == second.name
-    assert {path.name for path in (second / "logs").iterdir()} == {"worker_1.log", "launcher_1.log", "node_1.yaml"}
-    assert [path.name for path in second.iterdir()] == ["logs"]  # rank 0 alone writes
+    assert {path.name for path in (second / "logs").iterdir()} == {
+        *("worker_1.log", "launcher_1.log", "node_1.yaml", "environment_1.json"),
+    }
+    facts = json.loads((second / "logs" / "environment_1.json").read_text(encoding="utf-8"))
+    assert facts["checks"]["mindspore"]["status"] == "pass" and "launch.node_rank=1" in facts["command"]
+    # Rank 0 alone writes results; what the compiler leaves is each host's own.
+    assert {path.name for path in second.iterdir()} <= {"logs", "compiler"}
 
     one = tmp_path / "one"
     done = run("train", *SETTINGS, data, "batch_size=8", f"hydra.run.dir={one}", cwd=tmp_path)

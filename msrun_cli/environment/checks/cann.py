@@ -7,6 +7,7 @@ from glob import escape
 
 from msrun_cli.environment.cann import Cann, kernel_family, pointed_to
 from msrun_cli.environment.checks.system import missing_libraries
+from msrun_cli.environment.checks.vendor_commands import install_ops, install_toolkit
 from msrun_cli.environment.driver import install_folder
 from msrun_cli.environment.machine import Machine
 from msrun_cli.environment.results import Check, Cost, Outcome, fail, fine, skip, warn
@@ -23,12 +24,22 @@ def recommended(machine: Machine) -> str:
     return f"CANN {row.cann[0]}" if row else "the CANN of your MindSpore"
 
 
+def _toolkit(machine: Machine) -> str:
+    """The command that installs it."""
+    row = machine.matrix.mindspore_row(machine.mindspore.version) if machine.mindspore else None
+    return install_toolkit(row.cann[0] if row else "*")
+
+
 def roots(machine: Machine) -> Outcome:
     """All installations, and which one the environment points to."""
     host, pointed = machine.host, pointed_to(machine.host)
     listed = tuple(f"{cann.label} in {cann.path}" + _through(cann) for cann in machine.cann)
     if pointed and not host.is_dir(pointed):
-        hint = f"source {machine.cann[0].set_env}" if machine.cann else f"install {recommended(machine)}"
+        hint = (
+            f"source {machine.cann[0].set_env}"
+            if machine.cann
+            else f"install {recommended(machine)}: {_toolkit(machine)}"
+        )
         return fail(
             f"the environment points to {pointed}, which does not exist",
             "an existing folder",
@@ -37,7 +48,9 @@ def roots(machine: Machine) -> Outcome:
             listed,
         )
     if not machine.cann:
-        hint = f"install {recommended(machine)} (toolkit and op package), then source its set_env.sh"
+        hint = (
+            f"install {recommended(machine)} (toolkit and op package), then source its set_env.sh: {_toolkit(machine)}"
+        )
         return fail("none", "a CANN installation", "ASCEND_HOME_PATH, /usr/local/Ascend, ~/Ascend, site-packages", hint)
     mixed = _roots_on(machine, "LD_LIBRARY_PATH") | _roots_on(machine, "PYTHONPATH")
     if len(mixed) > 1:
@@ -79,9 +92,8 @@ def version(machine: Machine) -> Outcome:
     if package is None:
         return skip("MindSpore is not installed")
     if cann.series is None:
-        return warn(
-            "no version", "a line Version=", cann.source, "install CANN again, or check the folder's permissions"
-        )
+        hint = f"ls -l {cann.source}; where this user may read it, install CANN again: {_toolkit(machine)}"
+        return warn("no version", "a line Version=", cann.source, hint)
     row = machine.matrix.mindspore_row(package.version)
     pair = f"MindSpore {package.version} with CANN {cann.label} (internal {cann.internal})"
     if row is None:
@@ -95,12 +107,12 @@ def version(machine: Machine) -> Outcome:
             pair,
             f"CANN {wanted} (others are not proven)",
             f"{cann.source}; {row.source}",
-            f"install CANN {row.cann[0]} and source its set_env.sh",
+            f"install CANN {row.cann[0]} and source its set_env.sh: {install_toolkit(row.cann[0])}",
         )
     expected = f"CANN {wanted} (internal {', '.join(row.accepts)})"
     if cann.series in row.accepts:
         return fine(pair, expected, f"{cann.source}; {row.source}")
-    hint = f"install CANN {row.cann[0]} and source its set_env.sh"
+    hint = f"install CANN {row.cann[0]} and source its set_env.sh: {install_toolkit(row.cann[0])}"
     if not machine.matrix.knows_internal(cann.series):
         near = machine.matrix.near_cann(cann.version or cann.series)
         return warn(f"{pair}: in no table", expected, f"{cann.source}; {row.source}", f"{hint}; nearest known: {near}")
@@ -129,10 +141,14 @@ def parts(machine: Machine) -> Outcome:
     listed = ", ".join(f"{name} {text}" for name, text in cann.components.items())
     source = f"{cann.path}/*/version.info"
     if len({series(text) for text in cann.components.values()}) > 1:
-        hint = f"install CANN {cann.label} again, toolkit and op package of one version"
+        again = f"{install_toolkit(cann.version or '*')} and the same with its op package"
+        hint = f"install CANN {cann.label} again, toolkit and op package of one version: {again}"
         return fail(listed, "one version", source, hint)
     if cann.version and version_key(cann.series or "0") >= version_key("8.2") and series(cann.version) != cann.series:
-        hint = f"trust the parts: this is CANN {cann.series}; install one version again to be sure"
+        hint = (
+            f"trust the parts: this is CANN {cann.series}; to be sure, install one version again: "
+            f"{install_toolkit(f'{cann.series}.*')}"
+        )
         return warn(f"called {cann.version}, parts: {listed}", "one version", source, hint)
     return fine(listed, "one version", source)
 
@@ -144,7 +160,7 @@ def kernels(machine: Machine) -> Outcome:
         return skip(_NO_CANN)
     family = machine.chip.family if machine.chip else None
     package = _kernel_package(cann, family)
-    hint = f"install {package} of version {cann.label}"
+    hint = f"install {package} of version {cann.label}: {install_ops(package, cann.version or '*')}"
     if not cann.kernels:
         return fail("none", "the op package of the chip", f"{cann.path}/*-linux, opp/.../kernel", hint)
     listed = ", ".join(f"{name} {number}".strip() for name, number, _ in cann.kernels)
@@ -166,7 +182,7 @@ def _same(number: str, cann: Cann) -> bool:
 
 
 def _kernel_package(cann: Cann, family: str | None) -> str:
-    chip = family or "<chip>"
+    chip = family or "CHIP"
     if version_key(cann.series or "0") >= version_key("8.5"):
         return "Ascend-cann-A3-ops" if chip == "910_93" else f"Ascend-cann-{chip}-ops"
     return f"Ascend-cann-kernels-{chip}"
@@ -255,10 +271,13 @@ def _mend_libraries(machine: Machine, lacking: list[str]) -> str:
         folder = f"{install_folder(machine.host, 'Driver')}/driver/lib64/driver"
         return f"export LD_LIBRARY_PATH={folder}:$LD_LIBRARY_PATH (in a container: mount it)"
     if cann is None:
-        return f"install {recommended(machine)}, then source its set_env.sh"
+        return f"install {recommended(machine)}, then source its set_env.sh: {_toolkit(machine)}"
     if _unset(machine):
         return f"source {cann.set_env}"
-    return f"install {recommended(machine)}: the libraries of CANN {cann.label} do not fit this MindSpore"
+    return (
+        f"install {recommended(machine)}: the libraries of CANN {cann.label} do not fit this MindSpore; "
+        f"{_toolkit(machine)}"
+    )
 
 
 CHECKS = (

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 
 from msrun_cli.environment.cann import Cann
+from msrun_cli.environment.checks.vendor_commands import install_driver, install_firmware
 from msrun_cli.environment.compatibility import Matrix
 from msrun_cli.environment.driver import Driver, declared_fit
 from msrun_cli.environment.machine import Machine
 from msrun_cli.environment.results import Check, Cost, Outcome, fail, fine, skip, warn
 from msrun_cli.environment.versions import in_ranges, version_key
 
-_FITS, _DOUBTFUL, _TOO_OLD, _UNKNOWN = "fits", "doubtful", "too old", "unknown"
+_FITS, _NOT_PROVEN, _TOO_OLD, _UNKNOWN = "fits", "not proven", "too old", "unknown"
 
 
 def driver(machine: Machine) -> Outcome:
@@ -21,7 +22,8 @@ def driver(machine: Machine) -> Outcome:
     release = row.driver if row else mindspore.driver if mindspore and cann is None else None
     wanted = f"driver {release}" if release else "the driver of your CANN"
     if found is None:
-        hint = f"install {wanted} on the host; in a container mount /usr/local/Ascend/driver of the host"
+        command = install_driver(release or "*", upgrade=False)
+        hint = f"install {wanted} on the host ({command}); in a container mount /usr/local/Ascend/driver of the host"
         return fail("none", wanted, "/etc/ascend_install.info, /usr/local/Ascend/driver/version.info", hint)
     if cann is None:
         return fine(f"driver {found.version}, no CANN to compare with", "", found.source)
@@ -32,30 +34,30 @@ def driver(machine: Machine) -> Outcome:
     expected = f"a driver that serves CANN {cann.label}" + (f", such as {row.driver}" if row and row.driver else "")
     if declared or declared is None and verdict == _FITS:
         return fine(pair, expected, source, details)
-    hint = f"install {wanted} or a newer one on the host and restart it"
+    hint = f"install {wanted} or a newer one on the host and restart it: {install_driver(release or '*')}"
     if verdict == _TOO_OLD or declared is False and verdict != _FITS:
         return fail(pair, expected, source, hint, details)
+    near = f"the nearest known pairs: {machine.matrix.near_cann(cann.version or cann.internal or '')}"
     if verdict == _UNKNOWN:
-        hint = f"the nearest known pairs: {machine.matrix.near_cann(cann.version or cann.internal or '')}"
+        hint = near
+    elif verdict == _NOT_PROVEN:
+        hint = f"if something fails, {hint}; {near}"
     return warn(pair, expected, source, hint, details)
 
 
 def _by_table(matrix: Matrix, cann: Cann, found: Driver) -> str:
-    """A newer driver serves older CANNs; one older than the window does not."""
+    """A newer driver serves older CANNs; one older than the window does not. Without a known window nothing is said
+    of an older driver, however old.
+    """
     row = matrix.cann_row(cann.version) if cann.version else None
     if row is None or row.driver is None:
         return _UNKNOWN
     mine = version_key(found.version)
     if mine >= version_key(row.driver):
         return _FITS
-    if row.oldest_driver is not None:
-        return _FITS if mine >= version_key(row.oldest_driver) else _TOO_OLD
-    return _TOO_OLD if _year(found.version) < _year(row.driver) else _DOUBTFUL
-
-
-def _year(version: str) -> int:
-    match = re.match(r"\d+", version)
-    return int(match.group(0)) if match else 0
+    if row.oldest_driver is None:
+        return _NOT_PROVEN
+    return _FITS if mine >= version_key(row.oldest_driver) else _TOO_OLD
 
 
 def _reasons(cann: Cann, found: Driver, declared: bool | None, verdict: str) -> tuple[str, ...]:
@@ -84,10 +86,10 @@ def firmware(machine: Machine) -> Outcome:
     elif found.drivers:
         fits, expected = in_ranges(driver_found.version, found.drivers), f"driver {_shown(found.drivers)}"
     else:
-        return warn(pair, "a line compatible_version_fw", source, "ask the vendor's pages: the files do not tell")
+        return warn(pair, "a line compatible_version_fw", source, "the files do not tell: npu-smi info -t board -i 0")
     if fits:
         return fine(pair, expected, source)
-    hint = f"install the firmware of driver {driver_found.version} on the host and restart it"
+    hint = f"install the firmware of driver {driver_found.version} on the host and restart it: {install_firmware()}"
     return fail(pair, expected, source, hint)
 
 
@@ -107,7 +109,8 @@ def board(machine: Machine) -> Outcome:
         f"Compatibility: {match.group(1)}",
         "OK",
         source,
-        "install driver and firmware of one release on the host and restart it",
+        f"install driver and firmware of one release on the host and restart it: {install_firmware()}, then "
+        f"{install_driver('*')}",
     )
 
 

@@ -53,7 +53,7 @@ def links(machine: Machine) -> Outcome:
     source = f"{tool} -i N -link -g, -net_health -g, -ip -g; /etc/hccn.conf"
     down = [link for link in found if link.link is not None and link.link.upper() != "UP"]
     if down:
-        hint = f"check cable and switch: {tool} -i {down[0].device} -netdetect -g; or train on one device"
+        hint = f"check cable and switch: {tool} -i {down[0].device} -netdetect -g; or train on one device: launch=none"
         return fail("; ".join(link.words() for link in down), "link UP", source, hint, details)
     nameless = [link for link in found if link.address is None]
     if nameless:
@@ -114,7 +114,10 @@ def network(machine: Machine) -> Outcome:
         return skip("neither ports nor names are known")
     taken = [port for port in ports if 0 < port < 65536 and host.port_is_free(port) is False]
     if taken and not environ.get("MS_ROLE"):
-        hint = "end the other job, or export HCCL_IF_BASE_PORT=17666 and give --master_port=8119"
+        hint = (
+            "end the other job, or export HCCL_IF_BASE_PORT=17666 and start with launch.port=8119 (MindSpore's "
+            "launcher: --master_port=8119)"
+        )
         return warn(f"port {', '.join(map(str, taken))} is in use", "free ports", "bind()", hint)
     names = [name for name in (host.facts.hostname, environ.get("MS_SCHED_HOST")) if name]
     lost = [name for name in names if host.resolves(name) is False]
@@ -128,9 +131,24 @@ def network(machine: Machine) -> Outcome:
             "hostname",
             "sudo hostnamectl set-hostname NAME: HCCL tells several hosts apart by their names",
         )
+    shared = _addresses(machine, host.facts.hostname)
+    if len(shared) > 1:
+        return warn(
+            f"{host.facts.hostname} has the addresses {', '.join(shared)}",
+            "a name for each host",
+            "/etc/hosts",
+            "if these are two hosts: sudo hostnamectl set-hostname NAME on one of them; HCCL tells hosts apart by name",
+        )
     return fine(
         f"ports {', '.join(map(str, ports))} free, {', '.join(names) or 'no host name'}", "", "bind(), name lookup"
     )
+
+
+def _addresses(machine: Machine, hostname: str) -> list[str]:
+    """The host's addresses of version 4 in /etc/hosts, without those of the loopback device."""
+    lines = [line.partition("#")[0].split() for line in (machine.host.read("/etc/hosts") or "").splitlines()]
+    found = {words[0] for words in lines if hostname in words[1:]}
+    return sorted(address for address in found if "." in address and not address.startswith("127."))
 
 
 CHECKS = (

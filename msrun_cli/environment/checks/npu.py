@@ -43,13 +43,14 @@ _TOOL_FAULTS = (
     (
         "-8005",
         "npu-smi cannot start the driver's management (ret -8005)",
-        "restart the host if driver or firmware were upgraded; else free the card from other containers, add the user "
-        "to the group HwHiAiUser, or start the container with --privileged",
+        "restart the host if driver or firmware were upgraded (sudo reboot); else free the card from other containers "
+        "(docker ps, docker stop NAME), add the user to its group (sudo usermod -a -G HwHiAiUser $USER), or start the "
+        "container with --privileged",
     ),
     (
         "-8020",
         "the card is used by another container (ret -8020)",
-        "stop the other container, or map another /dev/davinciN into this one",
+        "stop the other container (docker ps, docker stop NAME), or map another /dev/davinciN into this one",
     ),
 )
 
@@ -84,7 +85,10 @@ def health(machine: Machine) -> Outcome:
     if not sick:
         return fine(f"{len(chips)} OK", "OK", "npu-smi info")
     listed = ", ".join(f"NPU {chip.npu} chip {chip.chip}: {chip.health}" for chip in sick)
-    hint = f"npu-smi info -t health -i {sick[0].npu} -c {sick[0].chip} tells the error code; choose another device"
+    hint = f"npu-smi info -t health -i {sick[0].npu} -c {sick[0].chip} tells the error code"
+    well = [str(index) for index, chip in enumerate(chips) if chip not in sick]
+    if well:
+        hint += f"; choose another device: export ASCEND_RT_VISIBLE_DEVICES={','.join(well)}"
     judge = warn if all(chip.health.lower() == "warning" for chip in sick) else fail
     return judge(listed, "OK", "npu-smi info", hint)
 
@@ -100,15 +104,28 @@ def memory(machine: Machine) -> Outcome:
         for process in machine.npus.processes
     )
     expected = "at least half of the memory free"
+    buffers = _buffers_mb(machine.host.environ)
+    least = min(chip.memory_mb[1] for chip in chips if chip.memory_mb)
+    if buffers > least / 2:
+        found = f"HCCL_BUFFSIZE: {buffers} of {least} MB for each group of devices"
+        hint = "export HCCL_BUFFSIZE=200, which is the default"
+        return fail(found, expected, "npu-smi info, HCCL_BUFFSIZE", hint, details)
     if not busy:
         return fine(f"at most {_words(max(chips, key=_used))}", expected, "npu-smi info", details)
     listed = ", ".join(f"device {index}: {_words(chips[index])}" for index in busy)
     free = [index for index in range(len(chips)) if index not in busy]
-    hint = "stop the processes that -v lists"
+    processes = " ".join(str(process.pid) for process in machine.npus.processes)
+    hint = f"end what uses them: kill {processes}" if processes else "npu-smi info, on the host, lists who uses them"
     if free:
         hint = f"export ASCEND_RT_VISIBLE_DEVICES={','.join(map(str, free))}"
     chosen = _chosen(machine.host.environ, len(chips))
     return (fail if chosen in busy else warn)(listed, expected, "npu-smi info", hint, details)
+
+
+def _buffers_mb(environ: Mapping[str, str]) -> int:
+    """What HCCL takes for each group, a buffer to send and one to receive (CANN's page on it). 0 = not set."""
+    size = environ.get("HCCL_BUFFSIZE", "")
+    return 2 * int(size) if size.isdigit() else 0
 
 
 def _used(chip: Chip) -> float:
@@ -142,7 +159,8 @@ def chip_kind(machine: Machine) -> Outcome:
             name,
             expected,
             f"npu-smi info; {known.source}",
-            "train on an Atlas 800T/900 (910B, Ascend910) or device=cpu; this chip infers with MindSpore Lite",
+            "msrun train device=cpu, or train on an Atlas 800T/900 (910B, Ascend910); this chip infers with MindSpore "
+            "Lite",
         )
     release = machine.mindspore.version if machine.mindspore else None
     if known.last_mindspore and release and version_key(release) > version_key(known.last_mindspore):
@@ -177,7 +195,7 @@ def visible_devices(machine: Machine) -> Outcome:
             f"ASCEND_VISIBLE_DEVICES={runtime}, {count} nodes in /dev",
             "as many nodes as it names",
             source,
-            "start the container again with the devices you want",
+            "start the container again with the devices you want: docker run -e ASCEND_VISIBLE_DEVICES=0-7 ...",
         )
     return fine("all devices" if value is None else f"devices {value}", expected, source)
 

@@ -45,7 +45,8 @@ def mindspore(machine: Machine) -> Outcome:
         )
     if len(copies) > 1:
         listed = ", ".join(f"{copy.name} {copy.version} in {copy.location}" for copy in copies)
-        hint = f"{machine.pip} uninstall -y {' '.join(sorted({copy.name for copy in copies}))}, then install one"
+        names = " ".join(sorted({copy.name for copy in copies}))
+        hint = f"{machine.pip} uninstall -y {names} && {machine.pip} install mindspore=={package.version}"
         return warn(f"{len(copies)} copies: {listed}", "one", package.location, hint)
     if not satisfies(package.version, f">={_OLDEST}"):
         cann = machine.active_cann

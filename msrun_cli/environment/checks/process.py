@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from glob import escape
 
 from msrun_cli.environment.machine import Machine
@@ -26,10 +27,16 @@ def shadows(machine: Machine) -> Outcome:
     if not names:
         return fine("none", "none", cwd)
     listed = ", ".join(os.path.join(cwd, name) for name in names)
-    hint = f"cd to another folder, or rename {', '.join(names)} in {cwd}"
+    moves = " && ".join(_renaming(machine, os.path.join(cwd, name)) for name in names)
+    hint = f"cd to another folder, or rename {', '.join(names)} in {cwd}: {moves}"
     if cwd in host.facts.search_path:
         return fail(listed, "none", cwd, hint, stops_run="mindspore" in names)
     return warn(listed, "none", cwd, hint, ("only programs started with `python -m` or `python -c` here meet them",))
+
+
+def _renaming(machine: Machine, path: str) -> str:
+    ending = ".py" if machine.host.is_file(f"{path}.py") else ""
+    return f"mv {shlex.quote(path + ending)} {shlex.quote(f'{path}_other{ending}')}"
 
 
 def _is_package(machine: Machine, path: str) -> bool:
@@ -132,12 +139,10 @@ def libdnnl(machine: Machine) -> Outcome:
     found = [path for folder in folders for path in host.glob(f"{escape(folder)}/libdnnl.so*")]
     found = [path for path in found if own is None or not path.startswith(own)]
     if found:
-        return warn(
-            found[0],
-            "none before MindSpore's own",
-            "LD_LIBRARY_PATH",
-            f"take {os.path.dirname(found[0])} off LD_LIBRARY_PATH",
-        )
+        foreign = {os.path.dirname(path) for path in found}
+        rest = os.pathsep.join(folder for folder in folders if folder.rstrip("/") not in foreign)
+        hint = f"take {os.path.dirname(found[0])} off LD_LIBRARY_PATH: export LD_LIBRARY_PATH={shlex.quote(rest)}"
+        return warn(found[0], "none before MindSpore's own", "LD_LIBRARY_PATH", hint)
     return fine("none", "none before MindSpore's own", "LD_LIBRARY_PATH")
 
 

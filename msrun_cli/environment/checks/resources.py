@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 from msrun_cli.environment.machine import Machine
 from msrun_cli.environment.results import Check, Cost, Outcome, fail, fine, skip, warn
@@ -49,7 +50,7 @@ def cores(machine: Machine) -> Outcome:
             f"{usable}",
             "at least 2",
             "affinity, /sys/fs/cgroup/cpu.max",
-            "give the container or job more cores: decoding images needs some of its own",
+            "give the container or job more cores, for decoding images needs some of its own: docker run --cpus=4 ...",
         )
     return fine(f"{usable}", "at least 2", "affinity, /sys/fs/cgroup/cpu.max")
 
@@ -64,7 +65,10 @@ def disk(machine: Machine) -> Outcome:
         return skip("not known")
     folder, least = min(known.items(), key=lambda item: item[1])
     found = f"{least / _GIB:.1f} GiB free in {folder}"
-    hint = f"clear {folder}, or set output_dir, TMPDIR and MSRUN_CACHE_DIR to a larger disk"
+    hint = (
+        f"clear {folder} (du -xhd1 {shlex.quote(folder)} | sort -h), or set output_dir, TMPDIR and MSRUN_CACHE_DIR to "
+        "a larger disk"
+    )
     if least < _GIB // 2:
         return fail(found, "at least 5 GiB", "statvfs", hint)
     return (

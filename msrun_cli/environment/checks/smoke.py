@@ -71,11 +71,15 @@ def _reason(output: Output) -> str:
 
 
 def _remedy(output: Output, device: str) -> str:
-    known = explain_lines(output.text.splitlines())
+    # That a crash calls for check-env is no news here.
+    known = [found for found in explain_lines(output.text.splitlines()) if found.error.id != "segfault"]
     if known:
         return known[0].error.remedy
     if output.signal is not None and device == "Ascend":
-        return "mend the checks above first: MindSpore, CANN and driver that do not belong together crash"
+        return (
+            "mend the checks above first (msrun check-env --skip smoke): MindSpore, CANN and driver that do not belong "
+            "together crash"
+        )
     return f"python -m {PROGRAM} {device} shows it by itself; pip install --force-reinstall mindspore if it is damaged"
 
 

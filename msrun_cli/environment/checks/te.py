@@ -14,7 +14,10 @@ from msrun_cli.environment.versions import series
 
 _WHEELS = ("te", "opc-tool", "auto-tune", "dataflow", "schedule-search", "hccl")
 # What CANN's compiler imports; the metadata of its packages names only a part in some versions.
-_IMPORTED = ("attrs", "cloudpickle", "decorator", "ml-dtypes", "numpy", "psutil", "scipy", "tornado")
+_IMPORTED = (
+    *("absl-py", "attrs", "cloudpickle", "decorator", "jinja2", "ml-dtypes", "numpy", "psutil", "scipy", "sympy"),
+    "tornado",
+)
 _VERSION_FILES = {"te": "te/version.py", "hccl": "hccl/sys_version.py"}
 
 
@@ -102,7 +105,9 @@ def te_import(machine: Machine) -> Outcome:
         return fine("imports", "imports", source)
     known = explain_lines(output.text.splitlines())
     hint = (
-        known[0].error.remedy if known else f"source {machine.active_cann.set_env}, then see the checks te and python"
+        known[0].error.remedy
+        if known
+        else f"source {machine.active_cann.set_env}, then msrun check-env --only te,python"
     )
     reason = (output.tail(1) or [""])[0] if output.code is not None else output.ending()
     return fail(reason or output.ending(), "imports", source, hint, tuple(output.tail(8)))

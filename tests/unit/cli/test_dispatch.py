@@ -64,6 +64,23 @@ def test_an_existing_file_is_a_script(handed: list[list[str]], tmp_path, monkeyp
     assert len(handed) == 1
 
 
+def test_the_launcher_is_led_to_this_python(
+    handed: list[list[str]], tmp_path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only where the name that it starts is this interpreter; else PATH stays and the user is told."""
+    for name in ("python3.10", "python", "pytest"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "python3").symlink_to("python3.10")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python3.10"))
+    for words, led in ((["python3", "x.py"], True), (["pytest", "x.py"], True), (["x.py"], False)):
+        monkeypatch.setenv("PATH", "/usr/bin")
+        dispatch.main(["--worker_num", "2", *words])
+        assert os.environ["PATH"].startswith(str(tmp_path)) is led
+        assert ("starts `python` from PATH, which is not" in capsys.readouterr().err) is not led
+    assert len(handed) == 3
+
+
 def test_without_mindspore(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(dispatch.importlib.util, "find_spec", lambda name: None)
     assert dispatch.main(["something"]) == 2

@@ -17,7 +17,9 @@ PYTHON = f"{ENV}/bin/python"
 SITE = f"{ENV}/lib/python3.11/site-packages"
 CANN = "/usr/local/Ascend/cann-8.5.0"
 TBE = "opp/built-in/op_impl/ai_core/tbe"
-TE_NEEDS = ("attrs", "cloudpickle", "decorator", "ml-dtypes", "psutil", "scipy", "tornado")
+TE_NEEDS = (
+    *("absl-py", "attrs", "cloudpickle", "decorator", "jinja2", "ml-dtypes", "psutil", "scipy", "sympy", "tornado"),
+)
 ASCEND_LIBRARIES = (
     "\tlinux-vdso.so.1 (0x7ffd)\n\tlibge_runner.so => /usr/local/Ascend/cann/lib64/libge_runner.so (0x7f)\n"
 )
@@ -160,7 +162,7 @@ class Machine:
     ) -> None:
         self.file(
             "/usr/local/Ascend/firmware/version.info",
-            f"Version={version}\nfirmware_version=1.0\npackage_version={package}\ncompatible_version_drv=[25.5.0,25.5.0.]\n",
+            f"Version={version}\nfirmware_version=1.0\npackage_version={package}\ncompatible_version_drv={drivers}\n",
         )
 
     def npus(self, count: int = 2, table: str | None = None, mode: int = 0o666, **ending: Any) -> None:

@@ -15,8 +15,9 @@ case = Cases()
 # driver and firmware
 
 
-@case("driver_version", "fail", "install driver 25.5.0 or a newer one on the host")
+@case("driver_version", "fail", "Ascend-hdk-*-npu-driver_25.5.0_linux-$(uname -m).run --upgrade && sudo reboot")
 def driver_years_too_old(machine: Machine) -> None:
+    """Below the window of the table, and neither lists the other."""
     machine.driver("22.0.4", "V100R001C79", "[V100R001C13]")
 
 
@@ -25,16 +26,36 @@ def no_driver(machine: Machine) -> None:
     machine.remove("/usr/local/Ascend/driver/version.info")
 
 
-@case("driver_version", "warn", "nearest known pairs: CANN 7.0.0 with driver 23.0.3; CANN 8.0.RC1")
-def pair_of_driver_and_cann_in_no_table(machine: Machine) -> None:
-    machine.cann(name="7.0.1.1", internal="7.1.0.5.220", inner="", compatible="")
-    machine.driver("23.0.1", "", "")
+@case("driver_version", "warn", "nearest known pairs: CANN 8.3.RC1 with driver 25.3.RC1; CANN 8.5.0 with driver 25.5.0")
+def older_driver_where_no_window_is_known(machine: Machine) -> None:
+    """No table says which drivers older than its own CANN 8.3.RC1 takes; a year less proves nothing."""
+    machine.cann(name="8.3.RC1", internal="8.3.0.1.200", inner="", compatible="")
+    machine.driver("24.1.rc3", "", "")
+
+
+@case("driver_version", "warn", "if something fails, install driver 24.1.0 or a newer one on the host")
+def driver_of_the_year_before(machine: Machine) -> None:
+    machine.cann(name="8.0.0", internal="7.6.0.1.220", inner="", compatible="")
+    machine.driver("23.0.7", "", "")
 
 
 @case("firmware", "fail", "install the firmware of driver 24.1.rc2.2 on the host")
 def firmware_outside_the_drivers_range(machine: Machine) -> None:
     machine.driver("24.1.rc2.2", firmware="[7.0.0,7.2.99]")
     machine.firmware("7.10.0.1.231")
+
+
+@case("firmware", "fail", "install the firmware of driver 25.5.0 on the host")
+def driver_outside_the_firmwares_range(machine: Machine) -> None:
+    """Older drivers name no firmware; the firmware names drivers."""
+    machine.driver(firmware="")
+    machine.firmware("7.1.0.11.220", "23.0.7", "[23.0.rc3,23.0.rc3.],[23.0.0,23.0.0.]")
+
+
+@case("firmware", "warn", "npu-smi info -t board -i 0")
+def files_do_not_tell_about_the_firmware(machine: Machine) -> None:
+    machine.driver(firmware="")
+    machine.firmware(drivers="")
 
 
 @case("npu_board", "fail", "driver and firmware of one release")
@@ -45,12 +66,12 @@ def vendor_calls_them_incompatible(machine: Machine) -> None:
 # NPUs
 
 
-@case("npu_smi", "fail", "restart the host if driver or firmware were upgraded")
+@case("npu_smi", "fail", "restart the host if driver or firmware were upgraded", 17)
 def dcmi_8005(machine: Machine) -> None:
     machine.npus(2, npu_tables.E_8005, code=1)
 
 
-@case("npu_smi", "fail", "stop the other container")
+@case("npu_smi", "fail", "stop the other container", 18)
 def dcmi_8020(machine: Machine) -> None:
     machine.npus(2, npu_tables.E_8020, code=1)
 
@@ -65,6 +86,11 @@ def npu_smi_hangs(machine: Machine) -> None:
     machine.npus(2, "", problem="timeout")
 
 
+@case("npu_smi", "warn", "run `npu-smi info` by hand")
+def npu_smi_lists_no_npu(machine: Machine) -> None:
+    machine.npus(2, npu_tables.a2(0))
+
+
 @case("npu_health", "fail", "npu-smi info -t health -i 0 -c 0")
 def sick_card(machine: Machine) -> None:
     machine.npus(2, npu_tables.a2(2, health="Alarm"))
@@ -75,7 +101,7 @@ def card_with_a_minor_fault(machine: Machine) -> None:
     machine.npus(1, npu_tables.WIDE_26)
 
 
-@case("npu_memory", "fail", "export ASCEND_RT_VISIBLE_DEVICES=1")
+@case("npu_memory", "fail", "export ASCEND_RT_VISIBLE_DEVICES=1", 19)
 def first_card_is_busy(machine: Machine) -> None:
     machine.npus(2, npu_tables.a2(2, used=(26838,)))
 
@@ -86,7 +112,22 @@ def another_card_is_busy(machine: Machine) -> None:
     machine.environ["DEVICE_ID"] = "1"
 
 
-@case("chip", "fail", "MindSpore Lite")
+@case("npu_memory", "fail", "kill 19330 19331")
+def all_cards_are_busy(machine: Machine) -> None:
+    machine.npus(2, npu_tables.a2(2, used=(26838, 26838)))
+
+
+@case("npu_memory", "fail", "export HCCL_BUFFSIZE=200", 23)
+def buffers_of_hccl_fill_the_memory(machine: Machine) -> None:
+    machine.environ["HCCL_BUFFSIZE"] = "20000"
+
+
+@case("chip", "warn", "this chip is in no table")
+def unknown_chip(machine: Machine) -> None:
+    machine.npus(2, npu_tables.a2(2, name="960X"))
+
+
+@case("chip", "fail", "MindSpore Lite", 7)
 def ascend_310p(machine: Machine) -> None:
     machine.npus(1, npu_tables.I310P)
 
@@ -111,7 +152,7 @@ def container_without_a_manager_node(machine: Machine) -> None:
     machine.remove("/dev/devmm_svm")
 
 
-@case("device_nodes", "fail", "usermod -a -G HwHiAiUser worker")
+@case("device_nodes", "fail", "usermod -a -G HwHiAiUser worker", 17)
 def user_is_in_no_group(machine: Machine) -> None:
     machine.npus(2, mode=0o660)
     machine.record["owners"] = {f"/dev/davinci{number}": [1001, 1001] for number in range(2)}
@@ -124,7 +165,7 @@ def root_without_its_rights(machine: Machine) -> None:
     machine.record["owners"] = {"/dev/davinci0": [1001, 1001]}
 
 
-@case("visible_devices", "fail", "export ASCEND_RT_VISIBLE_DEVICES=0,1")
+@case("visible_devices", "fail", "export ASCEND_RT_VISIBLE_DEVICES=0,1", 20)
 def visible_device_out_of_range(machine: Machine) -> None:
     machine.environ["ASCEND_RT_VISIBLE_DEVICES"] = "4"
 
@@ -137,6 +178,16 @@ def empty_list_of_visible_devices(machine: Machine) -> None:
 @case("visible_devices", "fail", "export ASCEND_RT_VISIBLE_DEVICES=0,1")
 def descending_list_of_visible_devices(machine: Machine) -> None:
     machine.environ["ASCEND_RT_VISIBLE_DEVICES"] = "1,0"
+
+
+@case("visible_devices", "fail", "export ASCEND_RT_VISIBLE_DEVICES=0,1, or unset it")
+def visible_device_twice(machine: Machine) -> None:
+    machine.environ["ASCEND_RT_VISIBLE_DEVICES"] = "0,0"
+
+
+@case("visible_devices", "fail", "export ASCEND_RT_VISIBLE_DEVICES=0,1, or unset it")
+def malformed_list_of_visible_devices(machine: Machine) -> None:
+    machine.environ["ASCEND_RT_VISIBLE_DEVICES"] = "0;1"
 
 
 @case("visible_devices", "fail", "export DEVICE_ID=0")
@@ -152,35 +203,50 @@ def container_asked_for_more_devices(machine: Machine) -> None:
 # several devices
 
 
-@case("hccl_links", "fail", "-netdetect -g")
+@case("hccl_links", "fail", "-netdetect -g", 23)
 def link_down(machine: Machine) -> None:
     machine.links(link="DOWN")
 
 
-@case("hccl_links", "warn", "-netdetect -g shows the address that is pinged")
+@case("hccl_links", "warn", "-netdetect -g shows the address that is pinged", 23)
 def network_not_healthy(machine: Machine) -> None:
     machine.links(health="Init")
 
 
-@case("hccl_links", "warn", "-ip -s address")
+@case("hccl_links", "warn", "-ip -s address", 10)
 def no_address_and_an_empty_hccn_conf(machine: Machine) -> None:
     machine.links(address=None)
     machine.file("/etc/hccn.conf")
 
 
-@case("hccl_links", "warn", "export PATH=$PATH:/usr/local/Ascend/driver/tools")
+@case("hccl_links", "warn", "export PATH=$PATH:/usr/local/Ascend/driver/tools", 10)
 def hccn_tool_missing(machine: Machine) -> None:
     machine.remove("/usr/local/Ascend/driver/tools/hccn_tool")
 
 
-@case("hccl_network", "warn", "export HCCL_IF_BASE_PORT=17666")
+@case("hccl_network", "warn", "export HCCL_IF_BASE_PORT=17666", 23)
 def port_16666_is_taken(machine: Machine) -> None:
     machine.record["busy_ports"] = [16666]
 
 
-@case("hccl_network", "warn", "/etc/hosts")
+@case("hccl_network", "warn", "/etc/hosts", 23)
 def master_address_unknown(machine: Machine) -> None:
     machine.environ["MS_SCHED_HOST"] = "master"
+
+
+@case("hccl_network", "warn", "launch.port=8119 (MindSpore's launcher: --master_port=8119)", 23)
+def port_of_the_scheduler_is_taken(machine: Machine) -> None:
+    machine.record["busy_ports"] = [8118]
+
+
+@case("hccl_network", "warn", "sudo hostnamectl set-hostname NAME on one of them", 23)
+def two_hosts_of_one_name(machine: Machine) -> None:
+    machine.file("/etc/hosts", "127.0.0.1 localhost node7\n192.168.20.160 node7\n192.168.20.161 node7 # the second\n")
+
+
+@case("hccl_network", "warn", "sudo hostnamectl set-hostname NAME")
+def host_called_localhost(machine: Machine) -> None:
+    machine.record.update(hostname="localhost", known_hosts=["localhost"])
 
 
 @case("hccl_env", "fail", "unset HCCL_CONNECT_TIMEOUT RANK_TABLE_FILE")
@@ -188,9 +254,9 @@ def variables_of_hccl_are_wrong(machine: Machine) -> None:
     machine.environ.update(HCCL_CONNECT_TIMEOUT="10min", RANK_TABLE_FILE="/work/table.json", HCCL_BUFFSIZE="200")
 
 
-@pytest.mark.parametrize(("spoil", "check", "status", "hint"), case.params)
-def test_failure(tmp_path: Path, spoil: Spoil, check: str, status: str, hint: str) -> None:
-    examine_spoilt(tmp_path, spoil, check, status, hint)
+@pytest.mark.parametrize(("spoil", "check", "status", "hint", "device"), case.params)
+def test_failure(tmp_path: Path, spoil: Spoil, check: str, status: str, hint: str, device: str) -> None:
+    examine_spoilt(tmp_path, spoil, check, status, hint, device)
 
 
 def test_a_simulated_device_needs_no_nodes(tmp_path: Path) -> None:

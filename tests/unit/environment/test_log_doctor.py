@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from msrun_cli.cli.dispatch import COMMANDS
 from msrun_cli.environment.explain import explain_exception, explain_lines, known_errors
 from msrun_cli.environment.registry import CHECKS
 
@@ -21,6 +22,27 @@ TEXTS = [
     ("te_fusion", "ModuleNotFoundError: No module named 'te_fusion'"),
     ("te_fusion", "EC0010: Failed to import Python module [ModuleNotFoundError: No module named 'tbe.common.x'.]."),
     ("op_debug_dir", "KeyError: 'op_debug_dir'"),
+    (
+        "cann_variables",
+        "[WARNING] Cannot find the tbe operator implementation(need by mindspore-ascend). Please check whether the "
+        "Environment Variable PYTHONPATH is set.",
+    ),
+    (
+        "cann_variables",
+        "Cannot find opp path (need by mindspore-ascend). Please check whether the Environment Variable "
+        "ASCEND_OPP_PATH is set.",
+    ),
+    (
+        "driver_path",
+        "Cannot find driver so(need by mindspore-ascend). Please check whether the Environment Variable "
+        "LD_LIBRARY_PATH is set.",
+    ),
+    (
+        "version_unchecked",
+        "Using custom Ascend AI software package (Ascend Data Center Solution) path, package version checking is "
+        "skipped. Please make sure Ascend AI software package (Ascend Data Center Solution) version is supported.",
+    ),
+    ("te_import", 'MindSpore relies on whl package "te" in Ascend AI software package (Ascend Data Center Solution).'),
     (
         "libge_runner",
         "Load dynamic library: libmindspore_ascend.so.2 failed. libge_runner.so: cannot open shared object file",
@@ -103,6 +125,12 @@ def test_known_errors_name_checks_that_exist() -> None:
     for error in known_errors():
         assert set(error.checks) <= ids, error.id
         assert error.cause and error.remedy and error.source
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_that_mindspores_launcher_took_for_a_script(command: str) -> None:
+    text = f"python: can't open file '/work/my runs/{command}': [Errno 2] No such file or directory"
+    assert [item.error.id for item in explain_lines([text])] == ["launcher_given_command"]
 
 
 @pytest.mark.parametrize("text", HARMLESS)

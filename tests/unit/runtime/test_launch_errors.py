@@ -58,6 +58,7 @@ def test_one_that_said_nothing(run):
     assert "ended with code 7 without a word" in str(launch._error(ranks(run, r1=7), launch._Signals(), run))
     error = launch._error(ranks(run, r1=-signal.SIGSEGV), launch._Signals(), run)
     assert "killed by the signal SIGSEGV" in str(error) and "memory" not in str(error)
+    assert "A library crashed: msrun check-env looks" in str(error)
 
 
 def test_ranks_that_were_stopped_are_no_failure(run):

@@ -39,6 +39,29 @@ def test_command_of_a_host_in_a_cluster(tmp_path):
 
 
 @pytest.fixture
+def interpreter(tmp_path, monkeypatch):
+    """This process believes to run in a folder like /usr/bin, in which `python` is another version."""
+    for name in ("python3.10", "python2.7"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "python").symlink_to("python2.7")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python3.10"))
+    return tmp_path
+
+
+def test_another_python_in_the_same_folder_runs_no_rank(interpreter):
+    place = Place(workers=2, nodes=1, node=0, master="127.0.0.1", port=8118)
+    with pytest.raises(DeviceError, match=r"neither `python` nor `python3` in .* is .*/python3\.10.* -m venv \.venv"):
+        launcher_command(place, interpreter, 600, True, ["-m", "x"])
+    (interpreter / "python3").symlink_to("python2.7")
+    with pytest.raises(DeviceError):
+        launcher_command(place, interpreter, 600, True, ["-m", "x"])
+    (interpreter / "python3").unlink()
+    (interpreter / "python3").symlink_to("python3.10")
+    assert launcher_command(place, interpreter, 600, True, ["-m", "x"])[-3:] == ["python3", "-m", "x"]
+
+
+@pytest.fixture
 def start(tmp_path, monkeypatch):
     """Start these Python programs as ranks."""
     jobs = []
