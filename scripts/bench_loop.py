@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """What the training loop costs beside the training step: `msrun train` against a bare loop over the same step and data.
 
-    python scripts/bench_loop.py [--rounds 3] [--steps 40] [OVERRIDES]...
+    python scripts/bench_loop.py [--rounds 9] [--steps 20] [OVERRIDES]...
 
 Both run in turns on the same compiled step and the same pipeline. The loop of `msrun train` logs, records and looks for
 NaN and overflow as always; evaluation and checkpoints, which come once per epoch, are left out. The last line is JSON:
@@ -70,8 +70,8 @@ def main() -> None:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("overrides", nargs="*", default=[])
     return parser.parse_args()
 
