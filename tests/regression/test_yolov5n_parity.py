@@ -119,7 +119,7 @@ def cosine(a, b):
     return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [MODES[0], pytest.param(ms.PYNATIVE_MODE, id="pynative", marks=pytest.mark.slow)])
 def test_five_updates(mode, network, parity):
     ms.set_context(mode=mode)
     optimizer = SGD(network.trainable_params(), lr=0.01, momentum=0.937, weight_decay=5e-4, nesterov=True)

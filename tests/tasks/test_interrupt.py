@@ -56,8 +56,9 @@ def test_signal_saves_and_exits(number, code, tmp_path):
 
 
 def test_a_run_folder_that_is_removed_ends_with_words(tmp_path):
+    words = ("dataset.train_images=16", "device.mode=pynative", "epochs=1", "logger.every=1")
     process = subprocess.Popen(
-        [sys.executable, "-m", "msrun_cli", "train", *TINY, "device.mode=pynative", "epochs=2", "logger.every=1"],
+        [sys.executable, "-m", "msrun_cli", "train", *TINY[1:], *words],
         cwd=tmp_path,
         env=environment(),
         stdout=subprocess.PIPE,
@@ -67,12 +68,12 @@ def test_a_run_folder_that_is_removed_ends_with_words(tmp_path):
     said = []
     for line in process.stdout:
         said.append(line)
-        if "epoch 1/2  step 2/4" in line:
+        if "step 1/2" in line:
             shutil.rmtree(only_run(tmp_path / "outputs" / "train"))
     process.wait(timeout=120)
     text = "".join(said)
     assert process.returncode == 0 and "Traceback" not in text, text
     assert "no curves: " in text
     (value,) = tmp_path.glob("outputs/train/*/*/return_value.json")
-    assert json.loads(value.read_text())["steps"] == 8
+    assert json.loads(value.read_text())["steps"] == 2
     assert (value.parent / "checkpoints" / "last.ckpt").exists()

@@ -86,16 +86,6 @@ def test_nothing_goes_there_unasked(tmp_path, placed):
     assert placed == set()
 
 
-def test_operators_without_it_stay_on_the_cpu_and_it_is_said(tmp_path, caplog, placed, monkeypatch):
-    monkeypatch.delattr(vision.Decode, "device")
-    with caplog.at_level(logging.WARNING, "msrun"):
-        task = classification(tmp_path, dvpp=True)
-    (line,) = [line.getMessage() for line in caplog.records]
-    assert "this MindSpore has no DVPP operators" in line
-    first_batch(task.preview())
-    assert placed == set()
-
-
 def test_the_installed_operators_have_it():
     """An operator without a place to run on would fail on an Ascend only."""
     assert [name for name in PLACEABLE if not hasattr(getattr(vision, name), "device")] == []
