@@ -54,6 +54,9 @@ class StepRecorder(Callback):
             log.info("%s the training graph (first step) ...", "loading" if found else "compiling")
         self._last_end = time.perf_counter()
 
+    def on_train_epoch_begin(self, run_context) -> None:
+        self._last_end = time.perf_counter()  # evaluation and checkpoints of the epoch before are no wait for data
+
     def on_train_step_begin(self, run_context) -> None:
         self._begin = time.perf_counter()
         self._waited_s += self._begin - self._last_end

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import signal
+import time
 from types import SimpleNamespace
 
 from msrun_cli.engine.callbacks.evaluation import EpochEvaluation
+from msrun_cli.engine.callbacks.guard import Guard
+from msrun_cli.engine.callbacks.recorder import StepRecorder
 from msrun_cli.engine.callbacks.state import TrainState
 
 
@@ -49,3 +52,16 @@ def test_a_signal_behind_the_last_batch_leaves_the_result():
 def test_without_a_signal_the_training_goes_on():
     callback, context, seen = evaluated(signal_after=None)
     assert seen == [1, 2, 3] and not context.stopped and callback.state.stop_reason is None
+
+
+def test_an_evaluation_is_no_wait_for_data():
+    state = TrainState(2, 2, 8, "score")
+    recorder = StepRecorder(state, ("error",), 10, [], Guard(3, ("error",)), None)
+    recorder.on_train_begin(None)
+    recorder.on_train_epoch_begin(None)
+    recorder.on_train_epoch_end(None)
+    time.sleep(0.3)  # evaluation and checkpoint
+    recorder.on_train_epoch_begin(None)
+    time.sleep(0.05)
+    recorder.on_train_step_begin(None)
+    assert 0.05 <= recorder._waited_s < 0.25
