@@ -81,7 +81,7 @@ def main() -> None:
             started = time.perf_counter()
             detections[index] = evaluator.detect(prediction, geometry)
             nms.append(time.perf_counter() - started)
-    exact = without_limit(evaluator, quick(images), batches[0]["geometry"])
+    exact = is_exact(evaluator, found)
     truth = ground_truth(data.val, data)
     started = time.perf_counter()
     metrics = score(truth, detections).metrics
@@ -109,25 +109,18 @@ def main() -> None:
     print(json.dumps(result))
 
 
-def without_limit(evaluator: Any, predictions: Any, geometries: Any) -> bool:
-    """Whether NMS over all candidates, however many, finds the same in the first batch."""
+def is_exact(evaluator: Any, predictions: Any) -> bool:
+    """Whether NMS over all candidates, however many, finds the same."""
     import numpy as np
 
-    from msrun_cli.evaluation.detection import to_original
     from msrun_cli.evaluation.nms import non_max_suppression
 
-    for prediction, geometry in zip(predictions, geometries, strict=True):
-        found = evaluator.detect(prediction, geometry)
-        boxes_xyxy, scores, labels = non_max_suppression(
-            prediction,
-            confidence=evaluator.confidence,
-            iou=evaluator.iou,
-            max_detections=evaluator.max_detections,
-            multi_label=evaluator.multi_label,
-            max_candidates=prediction.size,
-        )
-        same = np.array_equal(found.scores, scores) and np.array_equal(found.labels, labels)
-        if not same or not np.array_equal(found.boxes_xyxy, to_original(boxes_xyxy, geometry)):
+    names = ("confidence", "iou", "max_detections", "multi_label")
+    settings = {name: getattr(evaluator, name) for name in names}
+    for prediction in predictions:
+        found = non_max_suppression(prediction, **settings)
+        exact = non_max_suppression(prediction, **settings, max_candidates=prediction.size)
+        if not all(np.array_equal(one, other) for one, other in zip(found, exact, strict=True)):
             return False
     return True
 

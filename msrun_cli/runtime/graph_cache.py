@@ -53,10 +53,17 @@ class GraphCache:
 
         name: of the graph, one of several that the same parts stand for
         """
+        self.found = False
         if self.parts is None:
             return False
-        self._entry = self.kept / f"{_key({**self.parts, 'graph': name})}.zip"
-        self.found = _unpack(self._entry, self.private)
+        try:
+            entry = self.kept / f"{_key({**self.parts, 'graph': name})}.zip"
+            self.found = _unpack(entry, self.private)
+        except OSError as error:  # a full disk, a file system without hard links: no reason not to train
+            log.info("compiled graphs cannot be kept in %s: %s", self.private, error.strerror)
+            shutil.rmtree(self.private, ignore_errors=True)
+            return False
+        self._entry = entry
         ms.set_context(enable_compile_cache=True, compile_cache_path=str(self.private))
         return self.found
 

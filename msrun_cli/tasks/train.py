@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import shlex
 import time
-from pathlib import Path
 from typing import Any
 
 from msrun_cli.builders.callbacks import build_callbacks, build_diagnosis
@@ -100,7 +99,8 @@ def train(cfg: TrainConfig) -> float:
     seconds = time.perf_counter() - started
 
     # result
-    curves = _curves(run) if ranks.is_first else []
+    if ranks.is_first:
+        _draw_curves(run)
     if state.signal is not None:
         saved = run.checkpoints / "last.ckpt"
         raise Interrupted(
@@ -113,13 +113,10 @@ def train(cfg: TrainConfig) -> float:
     if not ranks.is_first:
         return float(state.best or 0.0)
     result = callbacks.evaluation.result
-    picture = report.predictions(data.val, result)
     console.print(report.table(result))
     run.write_result(_summary(state, callbacks.recorder, seconds))
-    stopped = f", stopped by {state.stop_reason}" if state.stop_reason else ""
-    log.info("trained in %.0f s, %d steps skipped%s", seconds, state.skipped, stopped)
-    log.info("curves: %s", ", ".join(str(path) for path in curves))
-    log.info("predictions: %s", picture)
+    log.info("trained in %.0f s, %s", seconds, _ending(state))
+    log.info("predictions: %s", report.predictions(data.val, result))
     return float(state.best or 0.0)
 
 
@@ -135,12 +132,16 @@ def _require_same_network(ranks: Ranks, parameters: list[Any]) -> None:
         log.info("all %d ranks hold the same parameters", ranks.count)
 
 
-def _curves(run: RunFolder) -> list[Path]:
+def _draw_curves(run: RunFolder) -> None:
     try:
-        return plot_curves(run.metrics_csv, run.plots)
+        log.info("curves: %s", ", ".join(str(path) for path in plot_curves(run.metrics_csv, run.plots)))
     except OSError as error:  # the folder may have been removed, or the disk is full
         log.warning("no curves: %s: %s", error.filename, error.strerror)
-        return []
+
+
+def _ending(state: TrainState) -> str:
+    text = f"{state.skipped} steps skipped"
+    return f"{text}, stopped by {state.stop_reason}" if state.stop_reason else text
 
 
 def _nothing_left(run: RunFolder, state: TrainState, advice: str) -> float:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -102,3 +103,19 @@ def test_switched_off_nothing_is_kept(tmp_path: Path) -> None:
     assert graphs.begin("train") is False
     graphs.end()
     assert not (tmp_path / "private").exists()
+
+
+def test_without_hard_links_graphs_are_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setenv("MSRUN_CACHE_DIR", str(tmp_path))
+    graphs = GraphCache({"a": 1}, tmp_path / "private")
+    graphs.kept.mkdir()
+    with zipfile.ZipFile(graphs.kept / f"{_key({'a': 1, 'graph': 'train'})}.zip", "w") as archive:
+        archive.writestr("rank_0/graph_cache/compile_cache_0.mindir", "graph")
+    monkeypatch.setattr(module.os, "link", refused)
+    assert graphs.begin("train") is False and not (tmp_path / "private").exists()
+    graphs.end()
+    monkeypatch.undo()
+    assert module.ms.get_context("enable_compile_cache") is not True

@@ -38,8 +38,11 @@ class Step(nn.Cell):
 
     made = 0
 
-    def construct(self, images, targets):
+    def __call__(self, *batch):
         Step.made += 1
+        return super().__call__(*batch)
+
+    def construct(self, images, targets):
         loss = images.mean() + targets.mean()
         one = Tensor(1.0, ms.float32)
         return loss, loss.reshape((1,)), one, one, Tensor(0, ms.int32), one
