@@ -98,9 +98,13 @@ def probabilities(labels, num_classes: int):
 
 
 def log_softmax(logits):
-    """log p over axis 1. The largest logit is taken off first, so that exp never overflows."""
+    """log p over axis 1. The largest logit is taken off first, so that exp never overflows and the sum is at least 1.
+
+    `log` on a CPU is rounded otherwise in the middle of a vector than at its end, and how a vector is cut for the
+    threads is tried anew in each process; `log1p` is rounded in one way, and taking 1 off the sum is exact.
+    """
     shifted = logits - ops.stop_gradient(logits.max(axis=1, keepdims=True))
-    return shifted - ops.log(ops.exp(shifted).sum(axis=1, keepdims=True))
+    return shifted - ops.log1p(ops.exp(shifted).sum(axis=1, keepdims=True) - 1.0)
 
 
 def _check_smoothing(value: float) -> None:
