@@ -1,9 +1,8 @@
 """YOLOv5 loss with fixed shapes, so that it compiles once in graph mode.
 
 Input contract: `targets` float32 (B, M, 5) as [class, cx, cy, w, h] normalised to 0..1, class -1 = padding.
-Matching (YOLOv5 release 6/7): an anchor matches a box when neither side differs by more than `anchor_threshold`; the
-box is then also given to the neighbouring cells whose centre is nearer than half a cell. Box term: 1 - CIoU (Zheng et
-al. 2020); objectness target: the IoU itself; classes: one binary cross entropy each.
+Matching: see `losses.assignment`. Box term: 1 - CIoU (Zheng et al. 2020); objectness target: the IoU itself; classes:
+one binary cross entropy each.
 """
 
 from __future__ import annotations
@@ -14,15 +13,10 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn, ops
 
+from msrun_cli.losses.assignment import EPSILON, ORDERS, SLOTS, Assignment
+from msrun_cli.losses.chosen_logits import ChosenLogits
+
 LEVEL_BALANCE = (4.0, 1.0, 0.4)  # objectness weight of strides 8, 16, 32
-NEIGHBOUR_OFFSETS = (
-    (0.0, 0.0),
-    (0.5, 0.0),
-    (0.0, 0.5),
-    (-0.5, 0.0),
-    (0.0, -0.5),
-)  # own cell, left, upper, right, lower
-EPSILON = 1e-7
 
 
 class YOLOv5Loss(nn.Cell):
@@ -59,111 +53,49 @@ class YOLOv5Loss(nn.Cell):
     ) -> None:
         super().__init__()
         self.num_classes = num_classes
-        self.anchor_threshold = anchor_threshold
         self.batch_factor = batch_factor
+        self.assignment = Assignment(anchors_pixels, strides, anchor_threshold)
+        self.chosen = ChosenLogits(num_classes, label_smoothing)
         self.counted = _MeanCount(ranks) if ranks > 1 else _OwnCount()
-        self.positive, self.negative = 1.0 - 0.5 * label_smoothing, 0.5 * label_smoothing
         levels = len(strides)
         self.gain_box = box * 3 / levels
         self.gain_obj = obj * (image_size / 640) ** 2 * 3 / levels
         self.gain_cls = cls * num_classes / 80 * 3 / levels
         self.balance = LEVEL_BALANCE
-        self.anchors = [
-            Tensor(np.array(level, np.float32) / stride) for level, stride in zip(anchors_pixels, strides, strict=True)
-        ]
-        self.offsets = Tensor(np.array(NEIGHBOUR_OFFSETS, np.float32).reshape(-1, 1, 2))
-        self.bce = ops.BCEWithLogitsLoss(reduction="none")
+        self.bce = ops.BCEWithLogitsLoss(reduction="sum")
 
     def construct(self, maps, targets):
-        batch = targets.shape[0]
-        box, obj, cls = 0.0, 0.0, 0.0
+        rows, weights, order, centers, box_sizes, anchor_sizes, labels = self.assignment(maps, targets)
+        shares = weights / self.counted(weights.sum(axis=1)).expand_dims(1)  # each level is a mean over its candidates
+        box_logits, obj_logits = (), ()
+        cls = ops.zeros((), ms.float32)
         for index in range(len(maps)):
-            level_box, level_obj, level_cls = self._level(maps[index].astype("float32"), targets, self.anchors[index])
-            box = box + level_box
-            obj = obj + level_obj * self.balance[index]
-            cls = cls + level_cls
+            flat = maps[index].astype("float32").reshape(-1, maps[index].shape[4])
+            of_boxes, of_cells, class_sum = self.chosen(flat, rows[index], labels, shares[index])
+            box_logits, obj_logits = box_logits + (of_boxes,), obj_logits + (of_cells,)
+            cls = cls + class_sum
+        scores = ops.sigmoid(ops.concat(box_logits).transpose(1, 0)).reshape(2, 2, -1)  # (center and size, xy, L * K)
+        places, sizes = ops.unstack(scores)
+        iou = complete_iou(places * 2.0 - 0.5, ops.square(sizes * 2.0) * anchor_sizes, centers, box_sizes)
+        box = ((1.0 - iou) * shares.reshape(-1)).sum()
+        obj = self._objectness(maps, ops.concat(obj_logits), rows, weights, order, iou)
         terms = ops.stack((box * self.gain_box, obj * self.gain_obj, cls * self.gain_cls))
-        return terms.sum() * (batch * self.batch_factor), terms
+        return terms.sum() * (targets.shape[0] * self.batch_factor), terms
 
-    def _level(self, raw, targets, anchors):
-        """One level: raw (B, A, H, W, 5 + C), anchors (A, 2) in cells -> three scalar terms before their gains."""
-        outputs = raw.shape[4]
-        rows, mask, boxes, sizes = self._assign(raw, targets, anchors)
-        flat = raw.reshape(-1, outputs)
-        chosen = ops.gather(flat, rows, 0)  # (K, 5 + C)
-        count = self.counted(mask.sum())
-
-        scores = ops.sigmoid(chosen[:, 0:4])
-        predicted_wh = ops.square(scores[:, 2:4] * 2.0) * sizes
-        iou = complete_iou(scores[:, 0:2] * 2.0 - 0.5, predicted_wh, boxes[:, 0:2], boxes[:, 2:4])
-        box = ((1.0 - iou) * mask).sum() / count
-
-        target = objectness_target(rows, mask, ops.stop_gradient(iou), flat.shape[0])
-        logits = flat[:, 4]
-        ones = ops.ones_like(logits)
-        obj = self.bce(logits, target, ones, ones).mean()
-        if self.num_classes == 1:
-            return box, obj, ops.zeros_like(box)
-
-        labels = self._class_targets(boxes[:, 4])
-        ones = ops.ones_like(labels)
-        per_row = self.bce(chosen[:, 5:], labels, ones, ones).mean(axis=1)
-        return box, obj, (per_row * mask).sum() / count
-
-    def _class_targets(self, labels):
-        hot = labels.reshape(-1, 1) == ops.arange(self.num_classes).astype("float32").reshape(1, -1)
-        return hot.astype("float32") * (self.positive - self.negative) + self.negative
-
-    def _assign(self, raw, targets, anchors):
-        """Candidates in the order (neighbour, anchor, target), K = 5 * A * B * M of them.
-
-        Returns rows (K,) into raw flattened to (B * A * H * W, ...), mask (K,) float 0/1, boxes (K, 5) as center within
-        the cell, size in cells and class, and the anchor's size (K, 2) in cells.
-        """
-        batch, num_anchors, height, width, _ = raw.shape
-        maximum = targets.shape[1]
-        total = batch * maximum
-        flat = targets.reshape(total, 5)
-        # a box without area has no shape to compare with an anchor; the readers drop such boxes, augmentation may not
-        real = ops.logical_and(flat[:, 0] >= 0, ops.logical_and(flat[:, 3] > 0, flat[:, 4] > 0))
-        grid = Tensor(np.array([width, height], np.float32))
-        xy = flat[:, 1:3] * grid
-        wh = ops.select(real.reshape(-1, 1).broadcast_to((total, 2)), flat[:, 3:5] * grid, ops.ones_like(xy))
-
-        ratio = ops.maximum(wh, EPSILON).expand_dims(0) / anchors.expand_dims(1)  # (A, T, 2)
-        worst = ops.maximum(ratio, 1.0 / ratio).max(axis=2)
-        matched = ops.logical_and(worst < self.anchor_threshold, real.expand_dims(0))  # (A, T)
-
-        mirrored = grid - xy
-        near_low = ops.logical_and(xy - ops.floor(xy) < 0.5, xy > 1.0)
-        near_high = ops.logical_and(mirrored - ops.floor(mirrored) < 0.5, mirrored > 1.0)
-        neighbour = ops.stack((real, near_low[:, 0], near_low[:, 1], near_high[:, 0], near_high[:, 1]))  # (5, T)
-        mask = ops.logical_and(neighbour.expand_dims(1), matched.expand_dims(0))  # (5, A, T)
-
-        cells = ops.floor(xy.expand_dims(0) - self.offsets)  # (5, T, 2)
-        cells = ops.minimum(ops.maximum(cells, Tensor(0.0, ms.float32)), grid - 1.0)
-        inside = xy.expand_dims(0) - cells
-
-        image = Tensor(np.repeat(np.arange(batch), maximum).astype(np.int32).reshape(1, 1, -1))
-        anchor = Tensor(np.arange(num_anchors, dtype=np.int32).reshape(1, -1, 1))
-        place = cells.astype("int32")
-        row = place[:, :, 1] * width + place[:, :, 0]  # (5, T)
-        rows = (image * num_anchors + anchor) * (height * width) + row.expand_dims(1)
-
-        shape = (len(NEIGHBOUR_OFFSETS), num_anchors, total)
-        described = ops.concat(
-            (inside, self._spread(wh, (shape[0], total, 2)), self._spread(flat[:, 0:1], (shape[0], total, 1))), -1
+    def _objectness(self, maps, logits, rows, weights, order, iou):
+        """Sum over the levels of balance * mean binary cross entropy of all cells."""
+        cells = np.array([math.prod(level.shape[:4]) for level in maps])
+        starts = Tensor((np.cumsum(cells) - cells).astype(np.int32).reshape(-1, 1))
+        size = int(cells.sum())
+        target = objectness_target(
+            (rows + starts).reshape(-1), weights.reshape(-1), order.reshape(-1), ops.stop_gradient(iou), size
         )
-        boxes = ops.broadcast_to(described.expand_dims(1), shape + (5,)).reshape(-1, 5)
-        sizes = ops.broadcast_to(anchors.reshape(1, num_anchors, 1, 2), shape + (2,)).reshape(-1, 2)
-        return rows.reshape(-1), mask.astype("float32").reshape(-1), boxes, sizes
-
-    def _spread(self, x, shape):
-        return ops.broadcast_to(x.expand_dims(0), shape)
+        shares = Tensor(np.repeat(np.array(self.balance[: len(maps)]) / cells, cells).astype(np.float32))
+        return self.bce(logits, target, shares, ops.ones_like(logits))
 
 
 class _OwnCount(nn.Cell):
-    """Candidates that matched, at least 1."""
+    """Candidates that matched, float32 (L,), at least 1 a level."""
 
     def construct(self, count):
         return ops.maximum(count, Tensor(1.0, ms.float32))
@@ -178,39 +110,44 @@ class _MeanCount(nn.Cell):
         self.ranks = ranks
 
     def construct(self, count):
-        together = ops.stop_gradient(self.sum(ops.stop_gradient(count).reshape(1)))[0]
+        together = ops.stop_gradient(self.sum(ops.stop_gradient(count)))
         return ops.maximum(together, Tensor(1.0, ms.float32)) / self.ranks
 
 
-def objectness_target(rows, mask, iou, size: int):
+def objectness_target(rows, weights, order, iou, size: int):
     """Scatter max(iou, 0) of the candidates (K,) to a map (size,), zero elsewhere.
 
-    Where several candidates meet in one cell the last one wins, on every device: a scatter of the maximum
-    candidate number is free of
-    races, while a plain scatter of values is not. Masked candidates go to a spare cell that is cut off.
+    Where several candidates meet in one cell the one of the greatest `order` wins, on every device: a scatter of the
+    maximum is free of races, while a plain scatter of values is not. Candidates of weight 0 go to a spare cell that is
+    cut off. `order` holds different numbers in 0..K * 5 / 3 - 1.
     """
-    number = ops.arange(rows.shape[0]).astype("int32")
-    places = ops.select(mask > 0, rows, ops.full_like(rows, size))
-    winner = ops.tensor_scatter_max(ops.full((size + 1,), -1, dtype=ms.int32), places.reshape(-1, 1), number)[:size]
-    values = ops.gather(ops.maximum(iou, Tensor(0.0, ms.float32)), ops.maximum(winner, Tensor(0, ms.int32)), 0)
+    orders = rows.shape[0] * ORDERS // SLOTS
+    candidates = ops.arange(rows.shape[0]).astype("int32")
+    candidate_of = ops.tensor_scatter_elements(ops.zeros((orders,), ms.int32), order, candidates)
+    places = ops.select(weights > 0, rows, ops.full_like(rows, size))
+    winner = ops.tensor_scatter_max(ops.full((size + 1,), -1, dtype=ms.int32), places.reshape(-1, 1), order)[:size]
+    chosen = ops.gather(candidate_of, ops.maximum(winner, Tensor(0, ms.int32)), 0)
+    values = ops.gather(ops.maximum(iou, Tensor(0.0, ms.float32)), chosen, 0)
     return ops.stop_gradient(ops.select(winner >= 0, values, ops.zeros_like(values)))
 
 
 def complete_iou(center_a, size_a, center_b, size_b):
-    """CIoU (Zheng et al. 2020, eq. 9-12) of boxes (K, 2) + (K, 2) -> (K,); the trade-off factor carries no gradient."""
+    """CIoU (Zheng et al. 2020, eq. 9-12) of boxes (2, K) + (2, K) -> (K,); the trade-off factor carries no gradient."""
     low = ops.maximum(center_a - size_a / 2, center_b - size_b / 2)
     high = ops.minimum(center_a + size_a / 2, center_b + size_b / 2)
     overlap = ops.maximum(high - low, Tensor(0.0, ms.float32))
-    intersection = overlap[:, 0] * overlap[:, 1]
-    union = size_a[:, 0] * size_a[:, 1] + size_b[:, 0] * size_b[:, 1] - intersection + EPSILON
+    overlap_x, overlap_y = ops.unstack(overlap)
+    (width_a, height_a), (width_b, height_b) = ops.unstack(size_a), ops.unstack(size_b)
+    intersection = overlap_x * overlap_y
+    union = width_a * height_a + width_b * height_b - intersection + EPSILON
     iou = intersection / union
 
     hull = ops.maximum(center_a + size_a / 2, center_b + size_b / 2) - ops.minimum(
         center_a - size_a / 2, center_b - size_b / 2
     )
-    diagonal = ops.square(hull).sum(axis=1) + EPSILON
-    distance = ops.square(center_b - center_a).sum(axis=1)
-    angle = ops.atan(size_b[:, 0] / size_b[:, 1]) - ops.atan(size_a[:, 0] / size_a[:, 1])
+    diagonal = ops.square(hull).sum(axis=0) + EPSILON
+    distance = ops.square(center_b - center_a).sum(axis=0)
+    angle = ops.atan(width_b / height_b) - ops.atan(width_a / height_a)
     aspect = ops.square(angle) * (4 / math.pi**2)
     trade_off = ops.stop_gradient(aspect / (aspect - iou + (1 + EPSILON)))
     return iou - (distance / diagonal + aspect * trade_off)

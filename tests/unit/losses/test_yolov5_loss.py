@@ -152,17 +152,19 @@ def test_gradients_are_finite_for_extreme_predictions():
 
 def test_last_candidate_of_a_cell_wins_and_masked_ones_never_write():
     ms.set_context(mode=ms.PYNATIVE_MODE)
-    rows = Tensor(np.array([2, 0, 2, 0, 1], np.int32))
-    mask = Tensor(np.array([1, 0, 1, 0, 1], np.float32))
-    iou = Tensor(np.array([0.9, 0.8, 0.3, 0.7, -0.2], np.float32))
-    np.testing.assert_allclose(objectness_target(rows, mask, iou, 4).asnumpy(), [0, 0, 0.3, 0], rtol=1e-6)
+    rows = Tensor(np.array([2, 0, 2, 0, 1, 2], np.int32))
+    weights = Tensor(np.array([1, 0, 2, 0, 1, 1], np.float32))
+    order = Tensor(np.array([5, 1, 9, 3, 4, 7], np.int32))
+    iou = Tensor(np.array([0.9, 0.8, 0.3, 0.7, -0.2, 0.6], np.float32))
+    found = objectness_target(rows, weights, order, iou, 4).asnumpy()
+    np.testing.assert_allclose(found, [0, 0, 0.3, 0], rtol=1e-6)
 
 
 def test_ciou_of_equal_and_distant_boxes():
     ms.set_context(mode=ms.PYNATIVE_MODE)
     center, size = Tensor(np.array([[1.0, 2.0], [0.0, 0.0]], np.float32)), Tensor(np.full((2, 2), 2.0, np.float32))
     other = Tensor(np.array([[1.0, 2.0], [10.0, 0.0]], np.float32))
-    value = complete_iou(center, size, other, size).asnumpy()
+    value = complete_iou(center.T, size.T, other.T, size.T).asnumpy()
     np.testing.assert_allclose(value, [1.0, -(100 / (144 + 4))], rtol=1e-5, atol=1e-6)
 
 
