@@ -52,9 +52,7 @@ def make_step(options: argparse.Namespace):
     cfg = Config(load_config(options.config)[0])
     made = [create_model("yolov5", cfg.network, num_classes=options.classes) for _ in range(2)]
     network, average = made[0].set_train(True), made[1]
-    loss = create_loss(
-        **cfg.loss, anchors=cfg.network.anchors, stride=cfg.network.stride, nc=options.classes
-    )
+    loss = create_loss(**cfg.loss, anchors=cfg.network.anchors, stride=cfg.network.stride, nc=options.classes)
     groups = create_group_param(
         params=network.trainable_params(), steps_per_epoch=STEPS_PER_EPOCH, epochs=3, accumulate=1,
         total_batch_size=options.batch_size, **cfg.optimizer,

@@ -34,11 +34,11 @@ def build_optimizer(cfg: TrainConfig, network: nn.Cell, accumulate: int) -> nn.C
     if settings:
         _require_groups(node._target_)
         objects["settings"] = settings
+    declared = inspect.signature(get_object(node._target_)).parameters.get("weight_decay")
+    if cfg.nbs is not None and declared is not None:
+        objects["weight_decay"] = optional(node, "weight_decay", declared.default) * scale
     # not through _convert_: the parameters are objects, not configuration
-    optimizer = instantiate(arguments, _partial_=True)(**objects)
-    if cfg.nbs is not None:
-        optimizer.weight_decay *= scale
-    return optimizer
+    return instantiate(arguments, _partial_=True)(**objects)
 
 
 def _settings(node: Any, network: nn.Cell, decay_scale: float) -> dict[str, ParameterSetting]:

@@ -136,6 +136,9 @@ class TrainStep(nn.Cell):
             [parameter for parameter in network.get_parameters() if parameter.name.endswith(_STATISTICS)]
         )
         self.has_statistics = len(self.statistics) > 0
+        # What a CPU does with small vectors takes less time than launching it for each of them, so there they are one.
+        self.packs = ms.get_context("device_target") == "CPU"
+        self.matrices = len(self.weights) - _vectors_at_the_end(self.weights) if self.packs else len(self.weights)
         self.moves_twice = recomputed and self.has_statistics
         # a child, so that set_train reaches the network
         self.forward = ScaledLoss(network, loss, tuple(self.statistics) if self.moves_twice else ())
@@ -145,12 +148,13 @@ class TrainStep(nn.Cell):
         self.on_ascend = ms.get_context("device_target") == "Ascend"
         self.square_sum = _dot_product if ms.get_context("device_target") == "CPU" else _square_sum
         self.map = ops.HyperMap()
+        self.slice = ops.Slice()
         self.one = Tensor(1.0, ms.float32)
         self.zero_norm = Tensor(0.0, ms.float32)
 
     def construct(self, images, targets):
         scale = self.loss_scale.scale + 0.0  # the value before this step adjusts it
-        statistics = self.map(_copy, self.statistics) if self.has_statistics else ()
+        statistics = self._kept_statistics() if self.has_statistics else ()
         rates = self.schedule(self.updates)
         (_, outputs), gradients = self.gradient(images, targets, scale)
         loss, terms = outputs[0], outputs[1]
@@ -170,11 +174,28 @@ class TrainStep(nn.Cell):
         else:
             ops.assign_add(self.overflows, Tensor(1, ms.int32))
             if self.has_statistics:
-                self.map(_set, self.statistics, statistics)
+                self._restore(statistics)
         return loss, terms, norm, scale, self.overflows + 0, rates[0]
 
+    def _kept_statistics(self):
+        if self.packs:
+            return ops.concat(self.statistics)
+        return self.map(_copy, self.statistics)
+
+    def _restore(self, kept):
+        if not self.packs:
+            self.map(_set, self.statistics, kept)
+            return
+        start = 0
+        for statistic in self.statistics:
+            ops.assign(statistic, self.slice(kept, (start,), statistic.shape))
+            start = start + statistic.shape[0]
+
     def _norm(self, gradients):
-        return ops.sqrt(ops.addn(self.map(self.square_sum, gradients)))
+        sums = self.map(self.square_sum, gradients[: self.matrices])
+        if self.matrices < len(self.weights):
+            sums = sums + (self.square_sum(ops.concat(gradients[self.matrices :])),)
+        return ops.sqrt(ops.addn(sums))
 
     def _finite(self, gradients, norm):
         """A norm of NaN or Inf betrays any such gradient; older NPUs saturate instead, so there the device is asked."""
@@ -208,6 +229,16 @@ class TrainStep(nn.Cell):
         count = ops.depend(self.updates + 1, updated)
         counted = ops.assign(self.updates, count)
         return self.average(ops.depend(count, counted))
+
+
+def _vectors_at_the_end(parameters: ParameterTuple) -> int:
+    """An optimizer keeps the parameters of one axis behind all others."""
+    count = 0
+    for parameter in reversed(parameters):
+        if len(parameter.shape) != 1:
+            break
+        count += 1
+    return count
 
 
 class NoReduction(nn.Cell):

@@ -1,4 +1,4 @@
-"""Which anchors and cells of the levels answer for which boxes: the matching of YOLOv5 (release 6/7), with fixed shapes.
+"""Which anchors and cells of the levels answer for which boxes: the matching of YOLOv5 (release 6/7) with fixed shapes.
 
 An anchor matches a box when neither side differs by more than a ratio; the box is then also given to the neighbouring
 cells whose centre is nearer than half a cell: along each axis the lower or the upper one.

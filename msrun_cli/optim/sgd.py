@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
-from mindspore import Parameter, ParameterTuple, nn, ops
+import mindspore as ms
+import numpy as np
+from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 
 from msrun_cli.optim.parameter_groups import ParameterSetting, arranged
 
@@ -21,6 +24,16 @@ def _apply(apply_momentum, nesterov, lr, momentum, factor, decay, parameter, gra
     # The kernel's own use_nesterov is ignored on a CPU, so the look-ahead is spelt out: momentum * v, then g itself.
     moved = apply_momentum(parameter, velocity, lr * momentum, gradient, momentum)
     return ops.assign_sub(parameter, ops.depend(gradient * lr, moved))
+
+
+@_update.register("Function", "Tensor", "Tensor", "Tensor", "Tensor", "Tensor", "Tensor", "Tensor")
+def _apply_fused(kernel, lr, momentum, factor, parameter, gradient, velocity, no_first_step):
+    return kernel(parameter, gradient * factor, lr, velocity, momentum, no_first_step)
+
+
+# The kernel wants a tensor that says where a velocity is still to be started: zeros, one for each shape that occurs. In
+# a network of larger shapes they cost memory, and launching does not count.
+MOST_ZEROS = 1 << 24
 
 
 class SGD(nn.Cell):
@@ -59,24 +72,37 @@ class SGD(nn.Cell):
             velocity.requires_grad = False
         self.nesterov = nesterov
         self.apply_momentum = ops.ApplyMomentum()
+        self.decays = [weight_decay * common + own for *_, common, own in self.groups]
+        # A CPU computes the whole formula in one operator; its launching is what a small parameter costs.
+        self.fused = _is_fusible(parameters)
+        if self.fused:
+            self.kernels = [ops.SGD(0.0, decay, nesterov) for decay in self.decays]
+            zeros = {shape: Tensor(np.zeros(shape, np.float32)) for shape in {item.shape for item in parameters}}
+            self.no_first_step = tuple(zeros[parameter.shape] for parameter in parameters)
         self.map = ops.HyperMap()
 
     def construct(self, gradients, factor, lr, bias_lr, momentum):
         done = ()
-        for start, stop, lr_scale, is_bias, common_decay, own_decay in self.groups:
+        for index in range(len(self.groups)):
+            start, stop, lr_scale, is_bias, _, _ = self.groups[index]
             rate = lr
             if is_bias:
                 rate = bias_lr
             if lr_scale != 1.0:
                 rate = rate * lr_scale
-            decay = self.weight_decay * common_decay + own_decay
-            done = done + (self._group(start, stop, gradients, factor, rate, momentum, decay),)
+            members = (self.parameters[start:stop], gradients[start:stop], self.velocities[start:stop])
+            if self.fused:
+                update = ops.partial(_update, self.kernels[index], rate, momentum, factor)
+                done = done + (self.map(update, *members, self.no_first_step[start:stop]),)
+            else:
+                decay = self.decays[index]
+                update = ops.partial(_update, self.apply_momentum, self.nesterov, rate, momentum, factor, decay)
+                done = done + (self.map(update, *members),)
         return done
 
-    def _group(self, start, stop, gradients, factor, lr, momentum, decay):
-        return self.map(
-            ops.partial(_update, self.apply_momentum, self.nesterov, lr, momentum, factor, decay),
-            self.parameters[start:stop],
-            gradients[start:stop],
-            self.velocities[start:stop],
-        )
+
+def _is_fusible(parameters: list[Parameter]) -> bool:
+    if ms.get_context("device_target") != "CPU" or ms.get_auto_parallel_context("enable_parallel_optimizer"):
+        return False
+    zeros = sum(math.prod(shape) for shape in {parameter.shape for parameter in parameters})
+    return zeros <= MOST_ZEROS and all(parameter.dtype == ms.float32 for parameter in parameters)

@@ -40,6 +40,7 @@ def test_groups_and_layer_decay_reach_the_optimizer(caplog):
 def test_the_nominal_batch_size_scales_all_weight_decays():
     optimizer = build(nbs=64, groups={"head": {"pattern": "2.*", "weight_decay": 0.2}})
     assert optimizer.weight_decay == pytest.approx(0.005)  # 16 x 2 of 64 images
+    assert optimizer.decays == pytest.approx([0.005, 0.1, 0.0, 0.0])  # weights, biases, of the head each last
     assert by_name(optimizer)["2.weight"][3] == pytest.approx(0.1)
 
 

@@ -60,6 +60,7 @@ def make_step(
     network_class=SmallNetwork,
     mode=ms.GRAPH_MODE,
     clip_value=None,
+    weight_decay=1e-3,
 ):
     ms.set_context(mode=mode)
     network = fixed_weights(network_class())
@@ -68,7 +69,7 @@ def make_step(
         average_network = network_class()
         average_network.update_parameters_name("ema.")
         average = ExponentialMovingAverage(network, average_network, 0.9, 2.0)
-    optimizer = SGD(network.trainable_params(), lr=0.1, momentum=0.9, weight_decay=1e-3)
+    optimizer = SGD(network.trainable_params(), lr=0.1, momentum=0.9, weight_decay=weight_decay)
     schedule = WarmupDecay(0.1, 0.9, total_updates=20, warmup_updates=2)
     step = TrainStep(
         apply_amp(network, amp, "float16"),
@@ -218,8 +219,8 @@ def test_clipping_by_value(accumulate):
     """Without momentum's past and weight decay of zero, the first update is lr * (1 + momentum) * clipped gradient."""
     limit, changes = 1e-3, []
     for scale, clip_value in (("none", None), ("none", limit), ("fixed", limit)):
-        step, network, _ = make_step((scale, 256.0, 2.0, 100), accumulate=accumulate, clip_value=clip_value)
-        step.optimizer.weight_decay = 0.0
+        settings = {"accumulate": accumulate, "clip_value": clip_value, "weight_decay": 0.0}
+        step, network, _ = make_step((scale, 256.0, 2.0, 100), **settings)
         step.updates.set_data(Tensor(5, ms.int32))  # behind the warm-up
         before = snapshot(network)["conv.weight"]
         run(step, *batch(), count=accumulate)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from mindspore import Parameter, Tensor, nn
 
+from msrun_cli.optim import sgd
 from msrun_cli.optim.ema import ExponentialMovingAverage
 from msrun_cli.optim.schedule import WarmupDecay
 from msrun_cli.optim.sgd import SGD
@@ -14,8 +15,10 @@ def scalar(value):
     return Tensor(value, ms.float32)
 
 
+@pytest.mark.parametrize("most_zeros", [sgd.MOST_ZEROS, 0])
 @pytest.mark.parametrize("nesterov", [True, False])
-def test_updates_equal_the_formula(nesterov):
+def test_updates_equal_the_formula(nesterov, most_zeros, monkeypatch):
+    monkeypatch.setattr(sgd, "MOST_ZEROS", most_zeros)
     rng = np.random.default_rng(0)
     values = {
         "conv.weight": rng.standard_normal((2, 3, 1, 1)),
@@ -24,6 +27,7 @@ def test_updates_equal_the_formula(nesterov):
     }
     parameters = [Parameter(Tensor(value.astype(np.float32)), name=name) for name, value in values.items()]
     optimizer = SGD(parameters, lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=nesterov)
+    assert optimizer.fused == (most_zeros > 0)
     velocity = {name: np.zeros_like(value) for name, value in values.items()}
     rates = {"conv.weight": (0.1, 0.01), "bn.gamma": (0.1, 0.0), "bn.beta": (0.3, 0.0)}
     for step in range(3):
