@@ -5,20 +5,24 @@
     PYTHON scripts/bench_torch.py --what step --model yolov5n --batch-size 8 --image-size 320
     PYTHON scripts/bench_torch.py --what step --model resnet50 --batch-size 8 --image-size 224
 
-forward: evaluation, BatchNorm folded into the convolutions. step: forward, gradient and SGD with momentum; the loss is
-the mean square of the outputs, and there is no clipping and no moving average: less work than a real training step.
+forward: evaluation, BatchNorm folded into the convolutions. step: what `bench_step.py` does: forward from pixels of 8
+bits, loss, gradient, clipping, SGD with momentum in three groups, moving average.
 The last line is JSON: ms (median per batch), ms_per_image, torch.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import statistics
 import time
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
+from torch_loss import detection_loss, random_boxes
 
 
 def conv_block(
@@ -138,8 +142,8 @@ def main() -> None:
     FOLDED = options.what == "forward"
     torch.manual_seed(0)
     network = NETWORKS[options.model]()
-    images = torch.rand(options.batch_size, 3, options.image_size, options.image_size)
-    run = evaluation(network, images) if FOLDED else training(network, images)
+    size = options.image_size
+    run = evaluation(network, torch.rand(options.batch_size, 3, size, size)) if FOLDED else training(network, options)
     for _ in range(3):
         run()
     seconds = []
@@ -163,17 +167,39 @@ def evaluation(network: nn.Module, images: Tensor):
     return run
 
 
-def training(network: nn.Module, images: Tensor):
-    optimizer = torch.optim.SGD(network.parameters(), lr=1e-4, momentum=0.9, nesterov=True)
+def training(network: nn.Module, options: argparse.Namespace) -> Callable[[], None]:
+    batch, size = options.batch_size, options.image_size
+    pixels = torch.randint(256, (batch, size, size, 3), dtype=torch.uint8)
+    average = copy.deepcopy(network).eval()
+    optimizer = torch.optim.SGD(groups(network), lr=1e-4, momentum=0.9, nesterov=True)
+    if isinstance(network, YOLOv5n):
+        targets, loss = random_boxes(batch, options.boxes, 80), detection_loss
+    else:
+        targets, loss = torch.randint(1000, (batch,)), functional.cross_entropy
 
     def run() -> None:
         optimizer.zero_grad()
-        found = network(images)
-        outputs = found if isinstance(found, list) else [found]
-        torch.stack([output.square().mean() for output in outputs]).sum().backward()
+        images = pixels.permute(0, 3, 1, 2).contiguous().float() / 255
+        loss(network(images), targets).backward()
+        nn.utils.clip_grad_norm_(network.parameters(), 10.0)
         optimizer.step()
+        follow(average, network)
 
     return run
+
+
+def groups(network: nn.Module) -> list[dict]:
+    """Weight decay for the kernels alone."""
+    kernels = [parameter for parameter in network.parameters() if parameter.ndim > 1]
+    vectors = [parameter for parameter in network.parameters() if parameter.ndim == 1]
+    return [{"params": kernels, "weight_decay": 5e-4}, {"params": vectors, "weight_decay": 0.0}]
+
+
+@torch.no_grad()
+def follow(average: nn.Module, network: nn.Module) -> None:
+    values = [value for value in network.state_dict().values() if value.is_floating_point()]
+    averages = [value for value in average.state_dict().values() if value.is_floating_point()]
+    torch._foreach_lerp_(averages, values, 1e-3)
 
 
 def parse() -> argparse.Namespace:
@@ -182,6 +208,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--model", choices=tuple(NETWORKS), default="yolov5n")
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--image-size", type=int, default=640)
+    parser.add_argument("--boxes", type=int, default=8, help="in each image")
     parser.add_argument("--passes", type=int, default=8)
     return parser.parse_args()
 

@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from rich.table import Table
 from msrun_cli.common.files import write_json
 
 SCRIPTS = Path(__file__).parent
+ROUNDS = 3
 
 
 def main() -> None:
@@ -31,8 +33,10 @@ def main() -> None:
         raise SystemExit(f"{coco} is missing: --data must hold coco128 in COCO's layout")
     found: dict[str, Any] = {"machine": machine()}
     for name, command in commands(options, coco).items():
-        print(f"== {name}: {' '.join(command)}", flush=True)
-        found[name] = run(command)
+        found[name] = run(name, command)
+        write_json(options.file, found)
+    for name, rivals in steps(options).items():
+        found[name] = in_turns(rivals)
         write_json(options.file, found)
     found["start_s"] = starts()
     write_json(options.file, found)
@@ -46,13 +50,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--file", type=Path, default=Path("bench.json"))
     parser.add_argument("--weights", help="yolov5n.pt")
     parser.add_argument("--torch", help="a Python with PyTorch")
+    parser.add_argument("--mindyolo", help="a Python with MindYOLO")
+    parser.add_argument("--mindyolo-config", help="configs/yolov5/yolov5n.yaml of MindYOLO")
     return parser.parse_args()
 
 
 def commands(options: argparse.Namespace, coco: Path) -> dict[str, list[str]]:
     pipeline = ["bench_pipeline.py", "--root", str(coco)]
-    yolo = ["--model", "yolov5n", "--batch-size", "8", "--image-size", "320"]
-    resnet = ["--model", "resnet50", "--batch-size", "8", "--image-size", "224"]
     weights = ["--weights", options.weights] if options.weights else []
     other = ["--torch", options.torch] if options.torch else []
     listed = {
@@ -61,22 +65,46 @@ def commands(options: argparse.Namespace, coco: Path) -> dict[str, list[str]]:
         "pipeline, evaluation": [*pipeline, "--eval"],
         "index": ["bench_index.py"],
         "scan": ["bench_scan.py"],
-        "step yolov5n": ["bench_step.py", *yolo],
-        "step resnet50": ["bench_step.py", *resnet],
         "loop": ["bench_loop.py"],
         "evaluation": ["bench_eval.py", "--root", str(coco), *weights, *other],
         "memory": ["bench_memory.py"],
         "growth": ["bench_growth.py"],
     }
-    ours = {name: [sys.executable, str(SCRIPTS / parts[0]), *parts[1:]] for name, parts in listed.items()}
-    if options.torch:
-        script = str(SCRIPTS / "bench_torch.py")
-        ours["PyTorch, step yolov5n"] = [options.torch, script, "--what", "step", *yolo]
-        ours["PyTorch, step resnet50"] = [options.torch, script, "--what", "step", *resnet]
-    return ours
+    return {name: [sys.executable, str(SCRIPTS / parts[0]), *parts[1:]] for name, parts in listed.items()}
 
 
-def run(command: list[str]) -> dict[str, Any]:
+def steps(options: argparse.Namespace) -> dict[str, dict[str, list[str]]]:
+    """Training steps, ours and those of others on the same batch, by the program that does them."""
+    yolo = ["--batch-size", "8", "--image-size", "320"]
+    resnet = ["--batch-size", "8", "--image-size", "224"]
+    found: dict[str, dict[str, list[str]]] = {}
+    for model, sizes in (("yolov5n", yolo), ("resnet50", resnet)):
+        words = ["--model", model, *sizes]
+        rivals = {"ours": [sys.executable, str(SCRIPTS / "bench_step.py"), *words]}
+        if options.torch:
+            rivals["PyTorch"] = [options.torch, str(SCRIPTS / "bench_torch.py"), "--what", "step", *words]
+        found[f"step {model}"] = rivals
+    if options.mindyolo and options.mindyolo_config:
+        script = str(SCRIPTS / "bench_mindyolo.py")
+        found["step yolov5n"]["MindYOLO"] = [options.mindyolo, script, "--config", options.mindyolo_config, *yolo]
+    return found
+
+
+def in_turns(rivals: dict[str, list[str]]) -> dict[str, Any]:
+    """Each program ROUNDS times in turns, since a machine's speed changes by the hour: medians and ratios of rounds."""
+    rounds = [{name: run(name, command) for name, command in rivals.items()} for _ in range(ROUNDS)]
+    milliseconds = [
+        {name: figures.get("step_ms", figures.get("ms")) for name, figures in each.items()} for each in rounds
+    ]
+    result: dict[str, Any] = {f"{name} ms": [each[name] for each in milliseconds] for name in rivals}
+    for name in list(rivals)[1:]:
+        ratios = [round(each["ours"] / each[name], 2) for each in milliseconds]
+        result[f"ratio to {name}"], result[f"ratio to {name}, median"] = ratios, statistics.median(ratios)
+    return {**result, "ours": rounds[-1]["ours"]}
+
+
+def run(name: str, command: list[str]) -> dict[str, Any]:
+    print(f"== {name}: {' '.join(command)}", flush=True)
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"exit code {done.returncode} of {' '.join(command)}")

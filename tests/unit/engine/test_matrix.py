@@ -26,7 +26,7 @@ from msrun_cli.optim.sgd import SGD
 SIZE, CLASSES, IMAGES = 32, 2, 2
 FACTORS = {
     "task": ("classification", "detection"),
-    "amp": ("O0", "O1", "O2", "O3", "O2 bfloat16"),
+    "amp": ("O0", "O1", "O2", "O3", "O1 bfloat16", "O2 bfloat16", "O3 bfloat16"),
     "scale": ("none", "fixed", "dynamic"),
     "accumulate": (1, 4),
     "clip": ("none", "norm", "value"),
@@ -176,7 +176,7 @@ def expected_losses(row: tuple) -> list[float]:
 def check(row: tuple) -> None:
     reason = refusal(row)
     if reason is not None:
-        assert "O2 bfloat16" in row and "amp.dtype=float16" in reason
+        assert row[1].endswith("bfloat16") and "amp.dtype=float16" in reason
         return
     before, after, outputs = train(row)
     assert after["step.updates"] == UPDATES[row[3]] and after["step.overflows"] == 0

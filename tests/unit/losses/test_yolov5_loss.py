@@ -192,3 +192,22 @@ def test_mean_over_ranks_is_the_loss_of_the_whole_batch():
         results.append(loss(tuple(Tensor(m[share]) for m in maps), Tensor(targets[share])))
     np.testing.assert_allclose(np.mean([terms.asnumpy() for _, terms in results], axis=0), whole, rtol=1e-5)
     assert np.mean([total.asnumpy() for total, _ in results]) == pytest.approx(whole_total, rel=1e-5)
+
+
+def test_accumulated_batches_equal_one_large_batch():
+    """Four batches of 4 with as many matches each against one of 16: the loss is a mean over the matches of a batch."""
+    ms.set_context(mode=ms.PYNATIVE_MODE)
+    rng = np.random.default_rng(8)
+    maps, targets = random_maps(rng, 16, 3), np.tile(random_targets(rng, 4, 8, 3, 5), (4, 1, 1))
+
+    def gradients(places: slice, batch_factor: int) -> list[np.ndarray]:
+        loss = YOLOv5Loss(3, SIZE, ANCHORS, STRIDES, batch_factor=batch_factor)
+        rows = Tensor(targets[places])
+        found = ms.grad(lambda *given: loss(given, rows)[0], (0, 1, 2))(*(Tensor(level[places]) for level in maps))
+        return [gradient.asnumpy() for gradient in found]
+
+    together = gradients(slice(0, 16), 1)
+    parts = [gradients(slice(start, start + 4), 4) for start in range(0, 16, 4)]
+    for level, whole in enumerate(together):
+        accumulated = np.concatenate([part[level] for part in parts]) / 4
+        np.testing.assert_allclose(accumulated, whole, rtol=1e-5, atol=1e-7)
