@@ -87,9 +87,13 @@ def test_a_run_goes_on_from_the_middle_of_an_epoch_to_the_same_end(trained, tmp_
     assert end.keys() == same_end.keys()
     assert [name for name in end if end[name].tobytes() != same_end[name].tobytes()] == []
 
+    done = msrun("train", f"resume={run}", "epochs=3", "batch_size=6", cwd=tmp_path)
+    assert (done.returncode, "batch_size=6 (was 4)" in done.stderr) == (0, True), done.stderr
+    assert rows(run)[-1][:3] == ["epoch", "3", "6"]  # three epochs of two steps
+
     (run.parent / "other data").mkdir()
     root = write_folders(run.parent / "other data", train=5)
-    done = msrun("train", f"resume={run}", "epochs=3", f"dataset.root={root}", cwd=tmp_path)
+    done = msrun("train", f"resume={run}", "epochs=4", f"dataset.root={root}", cwd=tmp_path)
     assert (done.returncode, "12 training images then, 15 now" in done.stderr) == (5, True), done.stderr
 
 
