@@ -46,13 +46,13 @@ class BatchNorm2d(nn.BatchNorm2d):
 def _mean(x):
     """Mean over all but the channels, (B, C, H, W) -> (C,).
 
-    Each map is summed by a product with a vector of ones: that sums many parts side by side, which is as accurate as
-    one axis after the other and takes a quarter of the time.
+    One axis after the other, the longest by a product with a vector of ones, which takes a quarter of the time of a
+    reduction. A product over whole maps would be one running sum in MindSpore 2.7.
     """
     batch, channels, height, width = x.shape
-    maps = ops.stop_gradient(x).reshape(batch * channels, height * width)
-    sums = ops.matmul(maps, ops.ones((height * width, 1), ms.float32))
-    return sums.reshape(batch, channels).mean(axis=0) / (height * width)
+    lines = ops.stop_gradient(x).reshape(batch * channels * height, width)
+    sums = ops.matmul(lines, ops.ones((width, 1), ms.float32)).reshape(batch, channels, height)
+    return sums.sum(axis=2).mean(axis=0) / (height * width)
 
 
 class _Normalize(nn.Cell):
