@@ -52,7 +52,6 @@ class YOLOv5Loss(nn.Cell):
         ranks: int = 1,
     ) -> None:
         super().__init__()
-        self.num_classes = num_classes
         self.batch_factor = batch_factor
         self.assignment = Assignment(anchors_pixels, strides, anchor_threshold)
         self.chosen = ChosenLogits(num_classes, label_smoothing)
