@@ -200,6 +200,25 @@ def test_reported_norm_is_unscaled_and_before_clipping():
     assert plain > 1e-3
 
 
+class FrozenKernels(SmallNetwork):
+    """Only parameters of one axis are trained."""
+
+    def __init__(self):
+        super().__init__()
+        for parameter in self.trainable_params():
+            parameter.requires_grad = len(parameter.shape) == 1
+
+
+@pytest.mark.parametrize("network_class", [FrozenKernels, SmallNetwork])
+def test_reported_norm_is_that_of_all_gradients(network_class):
+    """The first velocities are the gradients, without weight decay."""
+    step, network, _ = make_step(network_class=network_class, weight_decay=0.0)
+    norm = run(step, *batch())[0][2]
+    gradients = [velocity.asnumpy() for velocity in step.optimizer.velocities]
+    assert len(gradients) == len(network.trainable_params())
+    np.testing.assert_allclose(norm, np.sqrt(sum(np.square(gradient).sum() for gradient in gradients)), rtol=1e-5)
+
+
 def test_clipping_limits_the_update():
     images, targets = batch()
     step, network, _ = make_step(clip_norm=1e-3, network_class=NetworkWithoutNorm)
