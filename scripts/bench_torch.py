@@ -6,7 +6,7 @@
     PYTHON scripts/bench_torch.py --what step --model resnet50 --batch-size 8 --image-size 224
 
 forward: evaluation, BatchNorm folded into the convolutions. step: what `bench_step.py` does: forward from pixels of 8
-bits, loss, gradient, clipping, SGD with momentum in three groups, moving average.
+bits, loss, gradient, clipping, SGD with momentum in two groups, moving average.
 The last line is JSON: ms (median per batch), ms_per_image, torch.
 """
 

@@ -52,7 +52,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--torch", help="a Python with PyTorch")
     parser.add_argument("--mindyolo", help="a Python with MindYOLO")
     parser.add_argument("--mindyolo-config", help="configs/yolov5/yolov5n.yaml of MindYOLO")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if bool(options.mindyolo) != bool(options.mindyolo_config):
+        parser.error("--mindyolo and --mindyolo-config belong together")
+    return options
 
 
 def commands(options: argparse.Namespace, coco: Path) -> dict[str, list[str]]:
@@ -80,18 +83,19 @@ def steps(options: argparse.Namespace) -> dict[str, dict[str, list[str]]]:
     found: dict[str, dict[str, list[str]]] = {}
     for model, sizes in (("yolov5n", yolo), ("resnet50", resnet)):
         words = ["--model", model, *sizes]
-        rivals = {"ours": [sys.executable, str(SCRIPTS / "bench_step.py"), *words]}
+        classes = "1000" if model == "resnet50" else "80"
+        rivals = {"ours": [sys.executable, str(SCRIPTS / "bench_step.py"), *words, "--classes", classes]}
         if options.torch:
             rivals["PyTorch"] = [options.torch, str(SCRIPTS / "bench_torch.py"), "--what", "step", *words]
         found[f"step {model}"] = rivals
-    if options.mindyolo and options.mindyolo_config:
+    if options.mindyolo:
         script = str(SCRIPTS / "bench_mindyolo.py")
         found["step yolov5n"]["MindYOLO"] = [options.mindyolo, script, "--config", options.mindyolo_config, *yolo]
     return found
 
 
 def in_turns(rivals: dict[str, list[str]]) -> dict[str, Any]:
-    """Each program ROUNDS times in turns, since a machine's speed changes by the hour: medians and ratios of rounds."""
+    """Each program ROUNDS times in turns, since a machine's speed changes by the hour: times, ratios, median ratios."""
     rounds = [{name: run(name, command) for name, command in rivals.items()} for _ in range(ROUNDS)]
     milliseconds = [
         {name: figures.get("step_ms", figures.get("ms")) for name, figures in each.items()} for each in rounds

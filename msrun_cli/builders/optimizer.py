@@ -24,7 +24,7 @@ def build_optimizer(cfg: TrainConfig, network: nn.Cell, accumulate: int) -> nn.C
     """The optimizer over the network's trained parameters. accumulate: batches per update.
 
     Raises:
-        ConfigError: a group fits no parameter, or the optimizer knows no groups.
+        ConfigError: a group fits no parameter, the optimizer knows no groups, or there is no weight decay to scale.
     """
     node: Any = cfg.optimizer
     scale = 1.0 if cfg.nbs is None else cfg.batch_size * accumulate / cfg.nbs
@@ -34,11 +34,22 @@ def build_optimizer(cfg: TrainConfig, network: nn.Cell, accumulate: int) -> nn.C
     if settings:
         _require_groups(node._target_)
         objects["settings"] = settings
-    declared = inspect.signature(get_object(node._target_)).parameters.get("weight_decay")
-    if cfg.nbs is not None and declared is not None:
-        objects["weight_decay"] = optional(node, "weight_decay", declared.default) * scale
+    if cfg.nbs is not None:
+        objects["weight_decay"] = _weight_decay(node, cfg.nbs) * scale
     # not through _convert_: the parameters are objects, not configuration
     return instantiate(arguments, _partial_=True)(**objects)
+
+
+def _weight_decay(node: Any, nbs: int) -> float:
+    """As configured, else the optimizer's default."""
+    declared = inspect.signature(get_object(node._target_)).parameters.get("weight_decay")
+    value = optional(node, "weight_decay", declared.default if declared else None)
+    if not isinstance(value, (int, float)):
+        raise ConfigError(
+            f"nbs={nbs} scales the weight decay of {node._target_}, which has none in the configuration. "
+            "Set optimizer.weight_decay (0 for none), or nbs=null."
+        )
+    return float(value)
 
 
 def _settings(node: Any, network: nn.Cell, decay_scale: float) -> dict[str, ParameterSetting]:

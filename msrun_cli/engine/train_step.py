@@ -7,6 +7,8 @@ clipped and reported is that of the unscaled gradients.
 
 from __future__ import annotations
 
+import itertools
+
 import mindspore as ms
 from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 
@@ -137,8 +139,9 @@ class TrainStep(nn.Cell):
         )
         self.has_statistics = len(self.statistics) > 0
         # What a CPU does with small vectors takes less time than launching it for each of them, so there they are one.
-        self.packs = ms.get_context("device_target") == "CPU"
-        self.matrices = len(self.weights) - _vectors_at_the_end(self.weights) if self.packs else len(self.weights)
+        on_cpu = ms.get_context("device_target") == "CPU"
+        self.packs = on_cpu and all(map(_is_vector, self.statistics))
+        self.matrices = len(self.weights) - _vectors_at_the_end(self.weights) if on_cpu else len(self.weights)
         self.moves_twice = recomputed and self.has_statistics
         # a child, so that set_train reaches the network
         self.forward = ScaledLoss(network, loss, tuple(self.statistics) if self.moves_twice else ())
@@ -146,7 +149,7 @@ class TrainStep(nn.Cell):
         self.reducer = _make_reducer(self.weights)
         self.share = MeanOverRanks() if _is_data_parallel() else NoSharing()
         self.on_ascend = ms.get_context("device_target") == "Ascend"
-        self.square_sum = _dot_product if ms.get_context("device_target") == "CPU" else _square_sum
+        self.square_sum = _dot_product if on_cpu else _square_sum
         self.map = ops.HyperMap()
         self.slice = ops.Slice()
         self.one = Tensor(1.0, ms.float32)
@@ -232,13 +235,12 @@ class TrainStep(nn.Cell):
 
 
 def _vectors_at_the_end(parameters: ParameterTuple) -> int:
-    """An optimizer keeps the parameters of one axis behind all others."""
-    count = 0
-    for parameter in reversed(parameters):
-        if len(parameter.shape) != 1:
-            break
-        count += 1
-    return count
+    """The optimizers of this package keep them there; that of another may not, which is only slower."""
+    return len(list(itertools.takewhile(_is_vector, reversed(parameters))))
+
+
+def _is_vector(parameter: Parameter) -> bool:
+    return len(parameter.shape) == 1 and parameter.dtype == ms.float32
 
 
 class NoReduction(nn.Cell):

@@ -13,8 +13,9 @@ CLASSES = 5
 class ChosenLogits(nn.Cell):
     """construct(flat, rows, labels, shares) -> (box logits (K, 4), objectness logits (N,), class loss ()).
 
-    flat float32 (N, 5 + C): a map; rows int32 (K,): row of each candidate; labels int32 (K,); shares float32 (K,):
-    weight of its class loss, the mean over its C binary cross entropies. Without gradient for rows, labels and shares.
+    flat float32 (N, 5 + C): a map; rows int32 (K,): row of each candidate; labels int32 (K,), 0..C-1; shares
+    float32 (K,): weight of its class loss, the mean over its C binary cross entropies. Without gradient for rows,
+    labels and shares.
 
     The gradient of all three is gathered into that of the map at once. Left to itself it is four maps that are mostly
     zero and their sum.
@@ -30,6 +31,7 @@ class ChosenLogits(nn.Cell):
         table = np.zeros((num_classes, CLASSES + num_classes), np.float32)
         table[:, CLASSES:] = np.eye(num_classes) * (1.0 - label_smoothing) + 0.5 * label_smoothing
         self.targets = Tensor(table)  # (C, 5 + C): targets of each class
+        self.class_targets = Tensor(table[:, CLASSES:].copy())
         self.class_columns = Tensor((np.arange(table.shape[1]) >= CLASSES).astype(np.float32).reshape(1, -1))
         self.box_columns = Tensor(np.eye(BOX, table.shape[1], dtype=np.float32))
         self.objectness_column = Tensor(np.eye(1, table.shape[1], BOX, dtype=np.float32))
@@ -40,9 +42,10 @@ class ChosenLogits(nn.Cell):
         chosen = ops.gather(flat, rows, 0)  # (K, 5 + C)
         loss = ops.zeros((), ms.float32)
         if self.classes > 0:
-            # -log(sigmoid) of both signs: max(x, 0) + log(1 + exp(-|x|)) - x y, which never overflows
-            rest = ops.relu(chosen) + ops.log1p(ops.exp(-ops.abs(chosen)))
-            per_row = (rest - chosen * ops.gather(self.targets, labels, 0)).sum(axis=1) - rest[:, :CLASSES].sum(axis=1)
+            logits = chosen[:, CLASSES:]
+            # binary cross entropy: max(x, 0) + log(1 + exp(-|x|)) - x y, which never overflows
+            rest = ops.relu(logits) + ops.log1p(ops.exp(-ops.abs(logits)))
+            per_row = (rest - logits * ops.gather(self.class_targets, labels, 0)).sum(axis=1)
             loss = (per_row * shares).sum() / self.classes
         return chosen[:, :BOX], flat[:, BOX], loss
 

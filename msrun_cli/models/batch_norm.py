@@ -46,7 +46,7 @@ class BatchNorm2d(nn.BatchNorm2d):
 def _mean(x):
     """Mean over all but the channels, (B, C, H, W) -> (C,).
 
-    One axis after the other, the longest by a product with a vector of ones, which takes a quarter of the time of a
+    One axis after the other, the width by a product with a vector of ones, which takes a quarter of the time of a
     reduction. A product over whole maps would be one running sum in MindSpore 2.7.
     """
     batch, channels, height, width = x.shape

@@ -28,12 +28,15 @@ def _apply(apply_momentum, nesterov, lr, momentum, factor, decay, parameter, gra
 
 @_update.register("Function", "Tensor", "Tensor", "Tensor", "Tensor", "Tensor", "Tensor", "Tensor")
 def _apply_fused(kernel, lr, momentum, factor, parameter, gradient, velocity, no_first_step):
+    """`kernel` knows the weight decay and whether to look ahead."""
     return kernel(parameter, gradient * factor, lr, velocity, momentum, no_first_step)
 
 
 # The kernel wants a tensor that says where a velocity is still to be started: zeros, one for each shape that occurs. In
 # a network of larger shapes they cost memory, and launching does not count.
 MOST_ZEROS = 1 << 24
+# Without momentum the kernel does not write the velocity; as a factor this is zero in float32.
+NO_MOMENTUM = 1e-30
 
 
 class SGD(nn.Cell):
@@ -49,7 +52,7 @@ class SGD(nn.Cell):
     Args:
         params: trainable parameters.
         lr, momentum: read by the schedule, which passes the current values to construct.
-        weight_decay: L2 factor, added to the gradient of the weights.
+        weight_decay: L2 factor, added to the gradient of the weights. Fixed once the optimizer is made.
         nesterov: look-ahead momentum (Nesterov).
         settings: by the parameter's name, for those with a rate or weight decay of their own.
     """
@@ -83,6 +86,8 @@ class SGD(nn.Cell):
 
     def construct(self, gradients, factor, lr, bias_lr, momentum):
         done = ()
+        if self.fused:
+            momentum = ops.maximum(momentum, Tensor(NO_MOMENTUM, ms.float32))
         for index in range(len(self.groups)):
             start, stop, lr_scale, is_bias, _, _ = self.groups[index]
             rate = lr

@@ -44,6 +44,13 @@ def test_the_nominal_batch_size_scales_all_weight_decays():
     assert by_name(optimizer)["2.weight"][3] == pytest.approx(0.1)
 
 
+@pytest.mark.parametrize("given", [{"weight_decay": None}, {"_target_": "mindspore.nn.Momentum", "momentum": 0.9}])
+def test_a_nominal_batch_size_without_a_weight_decay_is_refused(given):
+    node = {key: value for key, value in SGD.items() if key != "weight_decay"} | given
+    with pytest.raises(ConfigError, match="nbs=64 scales the weight decay.*Set optimizer.weight_decay"):
+        build_optimizer(OmegaConf.create({"optimizer": node, "nbs": 64, "batch_size": 16}), network(), 2)
+
+
 def test_plain_settings_make_one_group_of_each_kind():
     assert len(build().groups) == 2  # weights and biases: these layers have no norms
     assert len(build(groups={}, layer_decay=None).groups) == 2

@@ -3,7 +3,7 @@
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Tensor, nn, ops
+from mindspore import Parameter, Tensor, nn, ops
 
 from msrun_cli.engine.amp import apply_amp
 from msrun_cli.engine.loss_scale import DynamicLossScale, make_loss_scale
@@ -198,6 +198,24 @@ def test_reported_norm_is_unscaled_and_before_clipping():
     clipped = run(make_step(("fixed", 256.0, 2.0, 100), clip_norm=1e-3)[0], images, targets)[0][2]
     np.testing.assert_allclose(clipped, plain, rtol=1e-6)
     assert plain > 1e-3
+
+
+class OwnStatistics(SmallNetwork):
+    """Running statistics of another shape than BatchNorm's."""
+
+    def __init__(self):
+        super().__init__()
+        self.moving_mean = Parameter(Tensor(np.zeros((1, 3, 1, 1), np.float32)), requires_grad=False)
+
+    def construct(self, x):
+        ops.assign(self.moving_mean, x.mean(axis=(0, 2, 3), keep_dims=True))
+        return super().construct(x - self.moving_mean)
+
+
+def test_statistics_of_any_shape_are_kept():
+    step, network, _ = make_step(("fixed", 1e38, 2.0, 100), network_class=OwnStatistics)
+    run(step, *batch())
+    assert step.overflows.asnumpy() == 1 and not network.moving_mean.asnumpy().any()
 
 
 class FrozenKernels(SmallNetwork):

@@ -150,6 +150,16 @@ def test_gradients_are_finite_for_extreme_predictions():
     assert all(np.isfinite(g.asnumpy()).all() for g in gradients)
 
 
+def test_huge_box_logits_leave_the_class_term_alone():
+    rng = np.random.default_rng(9)
+    maps, targets = random_maps(rng, 2, 3), random_targets(rng, 2, 8, 3, 5)
+    expected = compute(maps, targets, 3)[1][2]
+    for level in maps:
+        level[..., :4] = 6e4
+        level[..., 4] = np.inf
+    assert compute(maps, targets, 3)[1][2] == pytest.approx(expected, rel=1e-6)
+
+
 def test_last_candidate_of_a_cell_wins_and_masked_ones_never_write():
     ms.set_context(mode=ms.PYNATIVE_MODE)
     rows = Tensor(np.array([2, 0, 2, 0, 1, 2], np.int32))
