@@ -89,7 +89,9 @@ class YOLOv5Loss(nn.Cell):
         target = objectness_target(
             (rows + starts).reshape(-1), weights.reshape(-1), order.reshape(-1), ops.stop_gradient(iou), size
         )
-        shares = Tensor(np.repeat(np.array(self.balance[: len(maps)]) / cells, cells).astype(np.float32))
+        # a function, since MindSpore 2.7 does not divide arrays while it compiles
+        shares = np.divide(np.array(self.balance[: len(maps)]), cells)
+        shares = Tensor(np.repeat(shares, cells).astype(np.float32))
         return self.bce(logits, target, shares, ops.ones_like(logits))
 
 

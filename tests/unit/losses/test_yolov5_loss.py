@@ -80,8 +80,8 @@ def random_targets(rng, batch, maximum, num_classes, filled):
     return targets
 
 
-def compute(maps, targets, num_classes, **settings):
-    ms.set_context(mode=ms.PYNATIVE_MODE)
+def compute(maps, targets, num_classes, mode=ms.PYNATIVE_MODE, **settings):
+    ms.set_context(mode=mode)
     loss = YOLOv5Loss(num_classes, SIZE, ANCHORS, STRIDES, **settings)
     total, terms = loss(tuple(Tensor(m) for m in maps), Tensor(targets))
     return float(total.asnumpy()), terms.asnumpy()
@@ -96,6 +96,13 @@ def test_equals_the_loops(num_classes):
     expected = loss_by_loops(maps, targets, num_classes)
     np.testing.assert_allclose(terms, expected, rtol=2e-5)
     assert total == pytest.approx(3 * expected.sum(), rel=2e-5)
+
+
+def test_graph_mode_gives_the_same():
+    rng = np.random.default_rng(10)
+    maps, targets = random_maps(rng, 2, 3), random_targets(rng, 2, 8, 3, 5)
+    expected = compute(maps, targets, 3)[1]
+    np.testing.assert_allclose(compute(maps, targets, 3, ms.GRAPH_MODE)[1], expected, rtol=1e-5)
 
 
 def test_boxes_on_cell_borders_and_duplicates_equal_the_loops():
