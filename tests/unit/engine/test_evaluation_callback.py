@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from types import SimpleNamespace
 
 from msrun_cli.engine.callbacks.evaluation import EpochEvaluation
@@ -54,14 +53,16 @@ def test_without_a_signal_the_training_goes_on():
     assert seen == [1, 2, 3] and not context.stopped and callback.state.stop_reason is None
 
 
-def test_an_evaluation_is_no_wait_for_data():
+def test_an_evaluation_is_no_wait_for_data(monkeypatch):
+    now = 0.0
+    monkeypatch.setattr("msrun_cli.engine.callbacks.recorder.time.perf_counter", lambda: now)
     state = TrainState(2, 2, 8, "score")
     recorder = StepRecorder(state, ("error",), 10, [], Guard(3, ("error",)), None)
     recorder.on_train_begin(None)
     recorder.on_train_epoch_begin(None)
     recorder.on_train_epoch_end(None)
-    time.sleep(0.3)  # evaluation and checkpoint
+    now = 30.0  # evaluation and checkpoint
     recorder.on_train_epoch_begin(None)
-    time.sleep(0.05)
+    now = 30.5
     recorder.on_train_step_begin(None)
-    assert 0.05 <= recorder._waited_s < 0.25
+    assert recorder._waited_s == 0.5
