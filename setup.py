@@ -15,5 +15,9 @@ setup(
         "msrun_cli.conf",
     ],
     package_dir={"msrun_cli.conf": "conf"},
-    package_data={"msrun_cli.conf": ["**/*.yaml"], "msrun_cli.environment": ["*.json"]},
+    package_data={
+        "msrun_cli.conf": ["**/*.yaml"],
+        "msrun_cli.environment": ["*.json"],
+        "msrun_cli.kernels": ["source/*"],
+    },
 )

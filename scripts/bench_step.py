@@ -41,12 +41,14 @@ def main() -> None:
     from msrun_cli.builders.data import build_task
     from msrun_cli.builders.network import build_network
     from msrun_cli.builders.training import build_training
+    from msrun_cli.kernels.library import kernel_library
     from msrun_cli.runtime.context import Device
 
     data = empty_data(options.classes, is_detector)
     task = build_task(cfg, data, Device("CPU", graph=True, sink=False, sink_size=-1, dvpp=False))
     network = build_network(cfg, data.class_names)
-    step = build_training(cfg, task, network, steps_per_epoch=1000).step
+    library = kernel_library(options.kernels)
+    step = build_training(cfg, task, network, steps_per_epoch=1000, kernels=library).step
     step.set_train(True)
     targets = boxes(np, options) if is_detector else labels(np, options)
     batch = [ms.Tensor(array) for array in (images(np, options), targets)]
@@ -85,6 +87,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--boxes", type=int, default=32, help="rows of the target array, a quarter of them filled")
     parser.add_argument("--amp", default="O0")
     parser.add_argument("--mode", choices=("graph", "pynative"), default="graph")
+    parser.add_argument("--kernels", choices=("auto", "on", "off"), default="auto", help="as device.kernels")
     parser.add_argument("--steps", type=int, default=20, help="timed steps, at least 10")
     options = parser.parse_args()
     options.steps = max(10, options.steps)

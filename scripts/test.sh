@@ -18,4 +18,6 @@ step() {
 step "$python" -m ruff check .
 step "$python" -m ruff format --check .
 step "$python" -m mypy
-step "$python" -m pytest -m "not slow" "$@"
+# Two at a time: much of what a test waits for (compiling a graph, starting a process) uses one core. Tests of one file
+# stay together, since they share what is trained once.
+step "$python" -m pytest -m "not slow" -n 2 --dist loadscope "$@"

@@ -77,7 +77,7 @@ prepare() {
 # Sets `outcome` to what pytest counted.
 run_tests() {
     local venv="$1" passed=passed
-    (cd "$root" && "$venv/bin/python" -m pytest -q -m "not slow" "${fast_tests[@]}") 2>&1 | tee "$venv/tests.log" \
+    (cd "$root" && "$venv/bin/python" -m pytest -q -m "not slow" -n 2 --dist loadscope "${fast_tests[@]}") 2>&1 | tee "$venv/tests.log" \
         || passed=failed
     outcome="$passed: $(tail -n 1 "$venv/tests.log")"
     [ "$passed" = passed ]

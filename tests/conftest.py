@@ -22,6 +22,23 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 @pytest.fixture(scope="session")
+def library() -> Path:
+    """The library of kernels; the test is skipped where it cannot be made."""
+    from msrun_cli.kernels.library import kernel_library
+
+    found = kernel_library("auto")
+    if found is None:
+        pytest.skip("no C++ compiler for the kernels")
+    return found
+
+
+@pytest.fixture(params=["operators", "kernels"])
+def kernels(request: pytest.FixtureRequest) -> Path | None:
+    """With MindSpore's operators, and with the library of kernels."""
+    return None if request.param == "operators" else request.getfixturevalue("library")
+
+
+@pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Folder with coco128/, bccd/, reference/ ...; the test is skipped where there is none."""
     default = Path(__file__).resolve().parents[2] / "shared" / "data"

@@ -21,6 +21,7 @@ LAYERS: list[set[str]] = [
     {"losses", "data", "evaluation"},
     {"models", "transforms", "optim"},
     {"runtime"},
+    {"kernels"},
     {"config"},
     {"common"},
     {"__init__"},

@@ -77,7 +77,9 @@ def test_every_module_is_inside_and_nothing_else(names: set[str]) -> None:
     assert {name for name in names if name.endswith(".py")} == expected
     tables = {str(path.relative_to(ROOT)) for path in (ROOT / "msrun_cli" / "environment").glob("*.json")}
     assert len(tables) == 2 and {name for name in names if name.endswith(".json")} == tables
-    rest = {name for name in names if not name.endswith((".py", ".yaml", ".json"))}
+    kernels = {str(path.relative_to(ROOT)) for path in (ROOT / "msrun_cli" / "kernels" / "source").iterdir()}
+    assert len(kernels) >= 4 and kernels <= names
+    rest = {name for name in names - kernels if not name.endswith((".py", ".yaml", ".json"))}
     assert all(".dist-info/" in name for name in rest), rest
 
 
@@ -115,3 +117,4 @@ def test_installed_program_trains(installed: Path, tmp_path: Path) -> None:
     (result,) = (tmp_path / "runs").rglob("return_value.json")
     assert "map50_95" in json.dumps(json.loads(result.read_text()))
     assert not [path.name for path in tmp_path.iterdir() if path.name not in ("runs", "cache")]
+    assert shutil.which("g++") is None or list((tmp_path / "cache" / "kernels").glob("*.so"))

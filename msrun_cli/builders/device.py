@@ -30,6 +30,7 @@ def build_device(cfg: TrainConfig | EvalConfig, run: RunFolder) -> Device:
         mode=device.mode,
         jit_level=device.jit_level,
         deterministic=device.deterministic,
+        kernels=device.kernels,
         save_graphs=device.save_graphs,
         dvpp=device.dvpp,
         sink=device.sink,
@@ -69,6 +70,7 @@ def build_graph_cache(
         "device": device.target,
         "ranks": [device.ranks.rank, device.ranks.count],
         "onednn": os.environ.get(ONEDNN_ISA),
+        "kernels": str(device.kernels),
         "cann": run_facts("ascend").get("cann_version") if device.target == "Ascend" else None,
     }
     return GraphCache(parts, folder)

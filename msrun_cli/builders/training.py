@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from mindspore import nn
@@ -22,9 +23,11 @@ from msrun_cli.engine.loss_scale import make_loss_scale
 from msrun_cli.engine.predictor import Predictor
 from msrun_cli.engine.train_step import TrainStep
 from msrun_cli.models.folding import Folding, is_foldable
+from msrun_cli.models.fusing import fuse_norms
 from msrun_cli.models.recompute import recompute_blocks
 from msrun_cli.optim.ema import ExponentialMovingAverage, NoAverage, copy_parameters
 from msrun_cli.optim.schedule import OneCycle, WarmupDecay
+from msrun_cli.optim.sgd import SGD
 from msrun_cli.runtime.graph_cache import GraphCache
 from msrun_cli.runtime.ranks import Ranks, SharedStatistics
 
@@ -48,19 +51,29 @@ class Training:
 
 
 def build_training(
-    cfg: TrainConfig, task: Task, network: nn.Cell, steps_per_epoch: int, ranks: Ranks = ALONE
+    cfg: TrainConfig,
+    task: Task,
+    network: nn.Cell,
+    steps_per_epoch: int,
+    ranks: Ranks = ALONE,
+    kernels: Path | None = None,
 ) -> Training:
-    """Loss, optimizer, schedule, loss scale and average around the network: the train step."""
+    """Loss, optimizer, schedule, loss scale and average around the network: the train step.
+
+    kernels: library with kernels for this processor
+    """
     accumulate = accumulated_batches(cfg, ranks.count)
     # A network of its own for evaluation: the one in training stays in training mode, compiled once.
     eval_network = build_network(cfg, task.data.class_names)
     eval_network.update_parameters_name(AVERAGE_PREFIX)
     average: nn.Cell = NoAverage()
     if cfg.ema.enabled:
-        average = ExponentialMovingAverage(network, eval_network, cfg.ema.decay, cfg.ema.tau)
+        average = ExponentialMovingAverage(network, eval_network, cfg.ema.decay, cfg.ema.tau, kernels)
     # arguments as a call of its own: they are objects, not configuration
     loss = instantiate(cfg.loss, _partial_=True, _convert_="all")(**task.loss_arguments(network, accumulate))
     optimizer = build_optimizer(cfg, network, accumulate * ranks.count)
+    if kernels is not None:
+        use_kernels(cfg.amp.level, network, optimizer, kernels)
     scale = cfg.loss_scale
     amp_network = apply_amp(network, cfg.amp.level, cfg.amp.dtype)
     if cfg.recompute:
@@ -78,6 +91,7 @@ def build_training(
         accumulate=accumulate,
         clip_value=cfg.clip_value,
         recomputed=cfg.recompute,
+        kernels=kernels,
     )
     kept = training_parameters(network, *([eval_network] if cfg.ema.enabled else []), step)
     agree = SharedStatistics(kept, ranks)
@@ -88,6 +102,14 @@ def build_training(
             copy_parameters(network, eval_network)
 
     return Training(step, eval_network, refresh, kept, loss.term_names, agree)
+
+
+def use_kernels(amp_level: str, network: nn.Cell, optimizer: nn.Cell, library: Path) -> None:
+    """Where they fit: SGD, and normalisation that gets and gives float32."""
+    if isinstance(optimizer, SGD):
+        optimizer.use_kernels(library)
+    if amp_level in ("O0", "O1"):
+        fuse_norms(network, library)
 
 
 def accumulated_batches(cfg: TrainConfig, ranks: int = 1) -> int:

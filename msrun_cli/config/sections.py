@@ -114,6 +114,7 @@ class Device:
     jit_level: str | None = setting(choices=("O0", "O1", "O2"))
     deterministic: bool
     compile_cache: bool  # not of what save_graphs writes or a data sink feeds
+    kernels: str = setting(choices=("auto", "on", "off"))  # our own for a CPU, made by the machine's compiler
     save_graphs: bool
     dvpp: bool  # an Ascend decodes and resizes images
     sink: str = setting(choices=("auto", "on", "off"))

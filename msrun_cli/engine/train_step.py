@@ -8,9 +8,12 @@ clipped and reported is that of the unscaled gradients.
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import mindspore as ms
 from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
+
+from msrun_cli.kernels.operators import all_float32, square_sum, unpack
 
 _square_sum = ops.MultitypeFuncGraph("square_sum")
 _dot_product = ops.MultitypeFuncGraph("dot_product")
@@ -105,6 +108,7 @@ class TrainStep(nn.Cell):
         accumulate: number of batches whose mean gradient makes one update.
         recomputed: parts of the network run a second time in the backward pass. That moves the running statistics of
             BatchNorm a second time; they are set back to where the first pass left them.
+        kernels: library that handles all gradients or statistics at once; None = one operator for each.
     """
 
     def __init__(
@@ -119,6 +123,7 @@ class TrainStep(nn.Cell):
         accumulate: int = 1,
         clip_value: float | None = None,
         recomputed: bool = False,
+        kernels: Path | None = None,
     ) -> None:
         super().__init__(auto_prefix=False)
         self.optimizer, self.schedule, self.loss_scale, self.average = optimizer, schedule, loss_scale, average
@@ -141,6 +146,12 @@ class TrainStep(nn.Cell):
         # What a CPU does with small vectors takes less time than launching it for each of them, so there they are one.
         on_cpu = ms.get_context("device_target") == "CPU"
         self.packs = on_cpu and all(map(_is_vector, self.statistics))
+        self.at_once = kernels is not None and all_float32(self.weights)
+        if self.at_once:
+            self.all_squares = square_sum(kernels)
+        self.unpacks_at_once = kernels is not None and self.packs and self.has_statistics
+        if self.unpacks_at_once:
+            self.unpack = unpack(kernels, len(self.statistics))
         self.matrices = len(self.weights) - _vectors_at_the_end(self.weights) if on_cpu else len(self.weights)
         self.moves_twice = recomputed and self.has_statistics
         # a child, so that set_train reaches the network
@@ -189,12 +200,17 @@ class TrainStep(nn.Cell):
         if not self.packs:
             self.map(_set, self.statistics, kept)
             return
+        if self.unpacks_at_once:
+            self.unpack(kept, *self.statistics)
+            return
         start = 0
         for statistic in self.statistics:
             ops.assign(statistic, self.slice(kept, (start,), statistic.shape))
             start = start + statistic.shape[0]
 
     def _norm(self, gradients):
+        if self.at_once:
+            return ops.sqrt(self.all_squares(*gradients)).reshape(())
         sums = self.map(self.square_sum, gradients[: self.matrices])
         if self.matrices < len(self.weights):
             sums = sums + (self.square_sum(ops.concat(gradients[self.matrices :])),)

@@ -3,14 +3,18 @@
 The CPU kernel of `nn.BatchNorm2d` adds up a whole channel in one running float32 sum: on a large map the variance is
 wrong by about 1e-5 of itself, an error that grows through the layers and moves the arg-max of pooling windows.
 Summing each map in many parts keeps the error near 1e-7. That takes extra passes over memory, so smaller maps, on which
-the kernel is accurate enough, and other devices use the fused kernel.
+the kernel is accurate enough, and other devices use the fused kernel. Kernels of our own (kernels/) sum accurately in
+one pass, and have the activation in it, too.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import mindspore as ms
 from mindspore import nn, ops
 
+from msrun_cli.kernels.operators import BatchNorm
 from msrun_cli.runtime.mindspore_versions import batch_norm_gradient
 
 LARGE_MAP_PIXELS = 3000  # height x width from which the accurate sums are worth their time
@@ -27,8 +31,31 @@ class BatchNorm2d(nn.BatchNorm2d):
         self.accurate = ms.get_context("device_target") == "CPU"
         self.new_share = 1.0 - momentum
         self.normalize = _Normalize(eps)
+        self.activation = nn.Identity()
+        self.has_kernel = False
+
+    def use_kernel(self, library: Path, activation: nn.Cell, name: str) -> None:
+        """Compute training by a kernel of `library`, on float32.
+
+        activation: of the result, from now on; name: of the kernel's activation, which is the same.
+        """
+        self.activation = activation
+        self.kernel = BatchNorm(library, name, self.eps, self.new_share)
+        self.has_kernel = True
 
     def construct(self, x):
+        if self.has_kernel and self.training:
+            return self._by_kernel(x)
+        return self.activation(self._normalized(x))
+
+    def _by_kernel(self, x):
+        statistics = (self.moving_mean, self.moving_variance)
+        y, _, _, mean, variance = self.kernel(x, self.gamma, self.beta, *statistics)
+        ops.assign(self.moving_mean, mean)
+        ops.assign(self.moving_variance, variance)
+        return y
+
+    def _normalized(self, x):
         large = x.shape[2] * x.shape[3] >= LARGE_MAP_PIXELS
         by_batch = self.training and self.use_batch_statistics is None  # False in a layer that is frozen
         if not (self.accurate and by_batch and large and x.dtype == ms.float32):

@@ -31,6 +31,7 @@ class CifarResNet(nn.Cell):
 
     head_prefixes = ("linear.",)
     folds = (("conv1", "bn1"),)
+    activates = (("bn1", "relu"),)
 
     def __init__(
         self,
@@ -69,6 +70,7 @@ class CifarBlock(nn.Cell):
     """
 
     folds = (("conv1", "bn1"), ("conv2", "bn2"))
+    activates = (("bn1", "relu1"),)
 
     def __init__(self, channels_in: int, channels: int, zero_init_last_gamma: bool) -> None:
         super().__init__()
@@ -78,14 +80,14 @@ class CifarBlock(nn.Cell):
         self.bn1 = norm(channels)
         self.conv2 = conv2d(channels, channels, 3, 1)
         self.bn2 = norm(channels, zero_init_last_gamma)
-        self.relu = nn.ReLU()
+        self.relu1, self.relu2 = nn.ReLU(), nn.ReLU()
         # x[:, :, ::2, ::2], whose gradient fails on a CPU in MindSpore 2.10
         self.every_second = nn.MaxPool2d(1, 2, pad_mode="valid")
 
     def construct(self, x):
-        y = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
+        y = self.bn2(self.conv2(self.relu1(self.bn1(self.conv1(x)))))
         if self.new_channels > 0:
             x = self.every_second(x)
             zeros = ops.zeros((x.shape[0], self.new_channels // 2, x.shape[2], x.shape[3]), x.dtype)
             x = ops.concat((zeros, x, zeros), axis=1)
-        return self.relu(y + x)
+        return self.relu2(y + x)

@@ -46,6 +46,7 @@ class ResNet(nn.Cell):
 
     head_prefixes = ("fc.",)
     folds = (("conv1", "bn1"),)
+    activates = (("bn1", "relu"),)
 
     def __init__(
         self,
@@ -91,6 +92,7 @@ class BasicBlock(nn.Cell):
 
     expansion = 1
     folds = (("conv1", "bn1"), ("conv2", "bn2"))
+    activates = (("bn1", "relu1"),)
 
     def __init__(self, channels_in: int, channels: int, stride: int, zero_init_last_gamma: bool) -> None:
         super().__init__()
@@ -98,12 +100,12 @@ class BasicBlock(nn.Cell):
         self.bn1 = norm(channels)
         self.conv2 = conv2d(channels, channels, 3, 1)
         self.bn2 = norm(channels, zero_init_last_gamma)
-        self.relu = nn.ReLU()
+        self.relu1, self.relu2 = nn.ReLU(), nn.ReLU()
         self.downsample = projection(channels_in, channels, stride)
 
     def construct(self, x):
-        y = self.relu(self.bn1(self.conv1(x)))
-        return self.relu(self.bn2(self.conv2(y)) + self.downsample(x))
+        y = self.relu1(self.bn1(self.conv1(x)))
+        return self.relu2(self.bn2(self.conv2(y)) + self.downsample(x))
 
 
 class Bottleneck(nn.Cell):
@@ -111,6 +113,7 @@ class Bottleneck(nn.Cell):
 
     expansion = 4
     folds = (("conv1", "bn1"), ("conv2", "bn2"), ("conv3", "bn3"))
+    activates = (("bn1", "relu1"), ("bn2", "relu2"))
 
     def __init__(self, channels_in: int, channels: int, stride: int, zero_init_last_gamma: bool) -> None:
         super().__init__()
@@ -121,13 +124,13 @@ class Bottleneck(nn.Cell):
         self.bn2 = norm(channels)
         self.conv3 = conv2d(channels, channels_out, 1, 1)
         self.bn3 = norm(channels_out, zero_init_last_gamma)
-        self.relu = nn.ReLU()
+        self.relu1, self.relu2, self.relu3 = nn.ReLU(), nn.ReLU(), nn.ReLU()
         self.downsample = projection(channels_in, channels_out, stride)
 
     def construct(self, x):
-        y = self.relu(self.bn1(self.conv1(x)))
-        y = self.relu(self.bn2(self.conv2(y)))
-        return self.relu(self.bn3(self.conv3(y)) + self.downsample(x))
+        y = self.relu1(self.bn1(self.conv1(x)))
+        y = self.relu2(self.bn2(self.conv2(y)))
+        return self.relu3(self.bn3(self.conv3(y)) + self.downsample(x))
 
 
 def projection(channels_in: int, channels_out: int, stride: int) -> nn.Cell:

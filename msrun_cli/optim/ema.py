@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from mindspore import ParameterTuple, nn, ops
+
+from msrun_cli.kernels.operators import all_float32, moving_average
 
 _average = ops.MultitypeFuncGraph("ema_average")
 
@@ -22,9 +26,12 @@ class ExponentialMovingAverage(nn.Cell):
         average_network: one of the same structure; its parameters become the average and start as a copy.
         decay: share of the old average in the long run, 0..1.
         tau: updates after which the ramp has reached 63 % of `decay`.
+        kernels: library that averages all of them at once; None = one operator for each.
     """
 
-    def __init__(self, network: nn.Cell, average_network: nn.Cell, decay: float, tau: float) -> None:
+    def __init__(
+        self, network: nn.Cell, average_network: nn.Cell, decay: float, tau: float, kernels: Path | None = None
+    ) -> None:
         super().__init__(auto_prefix=False)
         self.decay, self.tau = decay, tau
         self.values = ParameterTuple(network.get_parameters())
@@ -33,11 +40,17 @@ class ExponentialMovingAverage(nn.Cell):
         for average in self.averages:
             average.requires_grad = False
         self.map = ops.HyperMap()
+        self.at_once = kernels is not None and all_float32(self.values)
+        if self.at_once:
+            self.kernel = moving_average(kernels, len(self.values))
 
     def construct(self, updates):
         """`updates`: int32 () number of updates including this one."""
         ramp = 1.0 - ops.exp(-updates.astype("float32") / self.tau)
-        return self.map(ops.partial(_average, 1.0 - self.decay * ramp), self.averages, self.values)
+        share = 1.0 - self.decay * ramp
+        if self.at_once:
+            return self.kernel(share, *self.averages, *self.values)
+        return self.map(ops.partial(_average, share), self.averages, self.values)
 
 
 def copy_parameters(source: nn.Cell, target: nn.Cell) -> None:

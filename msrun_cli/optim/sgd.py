@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import mindspore as ms
 import numpy as np
 from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 
+from msrun_cli.kernels.operators import all_float32, momentum_update
 from msrun_cli.optim.parameter_groups import ParameterSetting, arranged
 
 _update = ops.MultitypeFuncGraph("sgd_update")
@@ -83,8 +85,27 @@ class SGD(nn.Cell):
             zeros = {shape: Tensor(np.zeros(shape, np.float32)) for shape in {item.shape for item in parameters}}
             self.no_first_step = tuple(zeros[parameter.shape] for parameter in parameters)
         self.map = ops.HyperMap()
+        self.at_once = False
+
+    def use_kernels(self, library: Path) -> None:
+        """Update all parameters by one kernel of `library`."""
+        if not all_float32(self.parameters):
+            return
+        scales = np.zeros((2, len(self.parameters)), np.float32)  # of the rate, of the rate of biases
+        decays = np.zeros(len(self.parameters), np.float32)
+        for (start, stop, lr_scale, is_bias, _, _), decay in zip(self.groups, self.decays, strict=True):
+            scales[int(is_bias), start:stop] = lr_scale
+            decays[start:stop] = decay
+        self.lr_scales, self.bias_scales, self.all_decays = Tensor(scales[0]), Tensor(scales[1]), Tensor(decays)
+        self.looks_ahead = Tensor(np.array([self.nesterov], np.float32))
+        self.kernel = momentum_update(library, len(self.parameters))
+        self.at_once = True
 
     def construct(self, gradients, factor, lr, bias_lr, momentum):
+        if self.at_once:
+            rates = lr * self.lr_scales + bias_lr * self.bias_scales
+            tensors = self.parameters + self.velocities + gradients
+            return self.kernel(factor, momentum, rates, self.all_decays, self.looks_ahead, *tensors)
         done = ()
         if self.fused:
             momentum = ops.maximum(momentum, Tensor(NO_MOMENTUM, ms.float32))

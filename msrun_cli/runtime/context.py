@@ -11,6 +11,7 @@ from typing import Any
 import mindspore as ms
 
 from msrun_cli.common.errors import ConfigError, DeviceError
+from msrun_cli.kernels.library import kernel_library
 from msrun_cli.runtime import rank_environment
 from msrun_cli.runtime.process import onednn_sentence
 from msrun_cli.runtime.ranks import Ranks, join
@@ -30,6 +31,7 @@ class Device:
     of a log interval.
     dvpp: whether the device decodes and resizes images.
     ranks: the processes that work together, each with its own device.
+    kernels: the library with kernels of our own; None = without.
     """
 
     target: str
@@ -38,6 +40,7 @@ class Device:
     sink_size: int | str
     dvpp: bool
     ranks: Ranks = Ranks()
+    kernels: Path | None = None
 
 
 def start_device(
@@ -46,6 +49,7 @@ def start_device(
     mode: str,
     jit_level: str | None,
     deterministic: bool,
+    kernels: str,
     save_graphs: bool,
     sink: str,
     sink_size: int | str,
@@ -93,7 +97,8 @@ def start_device(
         log.warning("%s", line)
     if name == "CPU":
         log.info("%s", onednn_sentence())
-    return Device(name, graph, sink=sunk, sink_size=sink_size, dvpp=dvpp and name == "Ascend", ranks=ranks)
+    library = kernel_library(kernels) if name == "CPU" else None
+    return Device(name, graph, sunk, sink_size, dvpp and name == "Ascend", ranks, library)
 
 
 def _meet_the_others(target: str, parallel: Any) -> Ranks:

@@ -40,7 +40,7 @@ def profile_steps(
         log.info("weights %s: %s", cfg.weights, load_weights(network, cfg.weights, strict=False))
     synchronize(cfg, network, device.target)
     freeze_parameters(cfg, network)
-    training = build_training(cfg, task, network, steps_per_epoch, device.ranks)
+    training = build_training(cfg, task, network, steps_per_epoch, device.ranks, device.kernels)
     device.ranks.broadcast(training.parameters)
     training.step.set_train(True)
     images_per_step = cfg.batch_size * device.ranks.count

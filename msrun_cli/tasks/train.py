@@ -68,7 +68,7 @@ def train(cfg: TrainConfig) -> float:
     freeze_parameters(cfg, network)
 
     # train step: loss, precision, loss scale, optimizer, schedule, average
-    training = build_training(cfg, task, network, state.steps_per_epoch, ranks)
+    training = build_training(cfg, task, network, state.steps_per_epoch, ranks, device.kernels)
     if resumed is not None:
         assign_all(resumed, training.parameters)
         log.info("going on from %s: step %d, epoch %d", resumed.path, state.step, start[0] + 1)

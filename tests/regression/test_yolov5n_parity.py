@@ -10,11 +10,13 @@ import pytest
 from mindspore import ParameterTuple, Tensor
 from reference_data import load_parity, mindspore_name, padded_targets, relative_error
 
+from msrun_cli.builders.training import use_kernels
 from msrun_cli.engine.amp import apply_amp
 from msrun_cli.engine.loss_scale import make_loss_scale
 from msrun_cli.engine.predictor import Predictor
 from msrun_cli.engine.train_step import ScaledLoss, TrainStep
 from msrun_cli.losses.yolov5 import YOLOv5Loss
+from msrun_cli.models.fusing import fuse_norms
 from msrun_cli.models.weight_file import read_weights
 from msrun_cli.models.weights import assign_weights
 from msrun_cli.models.yolov5.network import YOLOv5
@@ -37,9 +39,11 @@ def weights(shared_data):
     return read_weights(shared_data / "weights" / "yolov5n.pt")
 
 
-def loaded(weights):
+def loaded(weights, kernels=None):
     network = YOLOv5(80, 0.33, 0.25)
     assert assign_weights(network, weights, "yolov5n.pt").fresh == ()
+    if kernels is not None:
+        fuse_norms(network, kernels)
     return network
 
 
@@ -50,12 +54,14 @@ def network(weights):
 
 @pytest.fixture(scope="module")
 def computed(weights, parity):
-    """computed(mode, level, scale) -> (loss, terms, gradients by name) of the parity batch, computed once for each."""
+    """computed(mode, kernels, level, scale) -> (loss, terms, gradients by name) of the parity batch, computed once for
+    each.
+    """
 
     @functools.cache
-    def compute(mode, level="O0", scale=1.0):
+    def compute(mode, kernels=None, level="O0", scale=1.0):
         ms.set_context(mode=mode)
-        network = loaded(weights)
+        network = loaded(weights, kernels)
         parameters = ParameterTuple(network.trainable_params())
         forward = ScaledLoss(apply_amp(network, level, "float16"), make_loss(network))
         forward.set_train(True)
@@ -89,8 +95,8 @@ def test_raw_and_decoded_outputs(mode, network, parity):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_loss_and_gradients(mode, computed, parity):
-    loss, terms, by_name = computed(mode)
+def test_loss_and_gradients(mode, kernels, computed, parity):
+    loss, terms, by_name = computed(mode, kernels)
     np.testing.assert_allclose(loss, parity["train_loss"], rtol=1e-4)
     np.testing.assert_allclose(terms, parity["train_items_box_obj_cls"], rtol=1e-4)
     norm = np.sqrt(sum(float(np.square(g.astype(np.float64)).sum()) for g in by_name.values()))
@@ -106,7 +112,7 @@ def test_gradients_in_half_precision(computed):
     parameter within 6 degrees of its direction. Measured: 2.4 %, 2.6 degrees.
     """
     _, _, expected = computed(ms.PYNATIVE_MODE)
-    loss, _, found = computed(ms.PYNATIVE_MODE, "O2", 1024.0)
+    loss, _, found = computed(ms.PYNATIVE_MODE, None, "O2", 1024.0)
     np.testing.assert_allclose(loss, computed(ms.PYNATIVE_MODE)[0], rtol=2e-3)
     whole, half = (np.concatenate([g.ravel() for g in part.values()]).astype(np.float64) for part in (expected, found))
     assert 0 < np.linalg.norm(half - whole) / np.linalg.norm(whole) < 0.04
@@ -120,9 +126,11 @@ def cosine(a, b):
 
 
 @pytest.mark.parametrize("mode", [MODES[0], pytest.param(ms.PYNATIVE_MODE, id="pynative", marks=pytest.mark.slow)])
-def test_five_updates(mode, network, parity):
+def test_five_updates(mode, kernels, network, parity):
     ms.set_context(mode=mode)
     optimizer = SGD(network.trainable_params(), lr=0.01, momentum=0.937, weight_decay=5e-4, nesterov=True)
+    if kernels is not None:
+        use_kernels("O0", network, optimizer, kernels)
     constant = WarmupDecay(0.01, 0.937, total_updates=100, warmup_updates=0, final_factor=1.0)
     step = TrainStep(
         network,
@@ -132,6 +140,7 @@ def test_five_updates(mode, network, parity):
         make_loss_scale("none", 1.0, 2.0, 1),
         NoAverage(),
         clip_norm=10.0,
+        kernels=kernels,
     )
     step.set_train(True)
     images, targets = Tensor(parity["images_rgb_u8"]), Tensor(padded_targets(parity["targets"], 8, 32))

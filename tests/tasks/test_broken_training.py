@@ -27,7 +27,7 @@ def test_a_loss_of_nan_in_a_later_epoch(tmp_path):
     before = hashes(run)
     assert {"best.ckpt", "last.ckpt", "last_2.ckpt"} <= set(before)
 
-    absurd = ("epochs=4", "optimizer.lr=1e30", "schedule.warmup_epochs=0")
+    absurd = ("epochs=4", "optimizer.lr=1e39", "schedule.warmup_epochs=0")
     done = msrun("train", f"resume={run}", *absurd, cwd=tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "Traceback" not in done.stderr

@@ -9,6 +9,7 @@ from glob import escape
 
 from msrun_cli.environment.machine import Machine
 from msrun_cli.environment.results import Check, Cost, Outcome, fail, fine, skip, warn
+from msrun_cli.kernels.library import COMPILERS
 from msrun_cli.runtime.mindspore_versions import ONEDNN_2
 from msrun_cli.runtime.process import ONEDNN_ISA, set_here
 
@@ -166,11 +167,29 @@ def libgomp(machine: Machine) -> Outcome:
     return fine("no second copy", "one libgomp", "site-packages/*.libs")
 
 
+def compiler(machine: Machine) -> Outcome:
+    """A training on a CPU has kernels of its own made, where it can."""
+    host = machine.host
+    if "PATH" not in host.environ:
+        return skip("PATH is not known")
+    wanted = host.environ.get("CXX")
+    names = (wanted,) if wanted else COMPILERS
+    found = [path for name in names for path in host.which(name)]
+    expected = "a C++17 compiler"
+    if not found:
+        hint = (
+            "install g++ (apt install g++, yum install gcc-c++): training steps on a CPU then take a quarter less time"
+        )
+        return warn(f"none of {', '.join(names)} on PATH", expected, "PATH, CXX", hint)
+    return fine(found[0], expected, "PATH, CXX")
+
+
 CHECKS = (
     Check("shadows", "folders here that hide installed packages", Cost.FILES, "any", shadows),
     Check("msrun_script", "whose script `msrun` is", Cost.FILES, "any", msrun_script, in_run=False),
     Check("python_command", "`python` on PATH is this one", Cost.FILES, "ascend", python_command, in_run=False),
     Check("onednn", "instruction set of CPU kernels", Cost.FILES, "cpu", onednn),
+    Check("compiler", "a compiler for the kernels of a CPU", Cost.FILES, "cpu", compiler, in_run=False),
     Check("libdnnl", "another oneDNN on LD_LIBRARY_PATH", Cost.FILES, "any", libdnnl),
     Check("libgomp", "TLS block on aarch64", Cost.FILES, "any", libgomp),
 )

@@ -54,6 +54,7 @@ class ConvBlock(nn.Cell):
     """Convolution without bias, BatchNorm, SiLU."""
 
     folds = (("conv", "bn"),)
+    activates = (("bn", "act"),)
 
     def __init__(
         self, channels_in: int, channels_out: int, kernel: int = 1, stride: int = 1, padding: int | None = None

@@ -1,4 +1,5 @@
-"""Every combination of task, precision, loss scale, accumulation, clipping, average and mode trains or is refused.
+"""Every combination of task, precision, loss scale, accumulation, clipping, average, mode and kernels trains or is
+refused.
 
 The default suite runs rows that cover each pair of values; `pytest -m slow` runs all of them.
 """
@@ -13,12 +14,16 @@ import numpy as np
 import pytest
 from mindspore import Tensor, nn
 
+from msrun_cli.builders.training import use_kernels
 from msrun_cli.config import rules
 from msrun_cli.engine.amp import apply_amp
 from msrun_cli.engine.loss_scale import make_loss_scale
 from msrun_cli.engine.train_step import TrainStep
+from msrun_cli.kernels.library import kernel_library
 from msrun_cli.losses.cross_entropy import CrossEntropy
 from msrun_cli.losses.yolov5 import YOLOv5Loss
+from msrun_cli.models.batch_norm import BatchNorm2d
+from msrun_cli.models.yolov5.layers import SiLU
 from msrun_cli.optim.ema import ExponentialMovingAverage, NoAverage
 from msrun_cli.optim.schedule import WarmupDecay
 from msrun_cli.optim.sgd import SGD
@@ -32,6 +37,7 @@ FACTORS = {
     "clip": ("none", "norm", "value"),
     "ema": (False, True),
     "mode": ("graph", "pynative"),
+    "kernels": (False, True),
 }
 UPDATES = {1: 2, 4: 1}  # by accumulation
 ALL = list(itertools.product(*FACTORS.values()))
@@ -56,11 +62,13 @@ def covering(rows: list[tuple]) -> list[tuple]:
 class Stem(nn.Cell):
     """Features (B, 8, H / 8, W / 8) of images (B, 3, H, W)."""
 
+    activates = (("norm", "act"),)
+
     def __init__(self) -> None:
         super().__init__()
         self.conv = nn.Conv2d(3, 8, 8, stride=8, pad_mode="valid")
-        self.norm = nn.BatchNorm2d(8)
-        self.act = nn.SiLU()
+        self.norm = BatchNorm2d(8, 1e-5, 0.9)
+        self.act = SiLU()
 
     def construct(self, x):
         return self.act(self.norm(self.conv(x)))
@@ -112,7 +120,7 @@ def targets_of(task: str) -> np.ndarray:
 
 def refusal(row: tuple) -> str | None:
     """What the rules between settings say to this row on a CPU."""
-    task, amp, scale, accumulate, clip, _, mode = row
+    task, amp, scale, accumulate, clip, _, mode, _ = row
     level, _, dtype = amp.partition(" ")
     found = rules.violations(
         {
@@ -130,7 +138,8 @@ def refusal(row: tuple) -> str | None:
 
 def train(row: tuple) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], list]:
     """Parameters before and after the updates, and the outputs of the steps."""
-    task, amp, scale, accumulate, clip, ema, mode = row
+    task, amp, scale, accumulate, clip, ema, mode, with_kernels = row
+    kernels = kernel_library("auto") if with_kernels else None
     level, _, dtype = amp.partition(" ")
     ms.set_context(mode=ms.GRAPH_MODE if mode == "graph" else ms.PYNATIVE_MODE)
     ms.set_seed(0)
@@ -139,8 +148,10 @@ def train(row: tuple) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], lis
     if ema:
         average_network = NETWORKS[task]()
         average_network.update_parameters_name("ema.")
-        average = ExponentialMovingAverage(network, average_network, 0.9, 2.0)
+        average = ExponentialMovingAverage(network, average_network, 0.9, 2.0, kernels)
     optimizer = SGD(network.trainable_params(), lr=0.01)
+    if kernels is not None:
+        use_kernels(level, network, optimizer, kernels)
     step = TrainStep(
         apply_amp(network, level, dtype or "float16"),
         network.loss(),
@@ -151,6 +162,7 @@ def train(row: tuple) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], lis
         1.0 if clip == "norm" else None,
         accumulate,
         0.1 if clip == "value" else None,
+        kernels=kernels,
     )
     step.set_train(True)
     rng = np.random.default_rng(0)
@@ -164,7 +176,7 @@ def train(row: tuple) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], lis
 @functools.cache
 def reference(task: str, clip: str) -> list[float]:
     """Losses of two updates in float32 without a loss scale."""
-    return [float(loss) for loss, *_ in train((task, "O0", "none", 1, clip, False, "pynative"))[2]]
+    return [float(loss) for loss, *_ in train((task, "O0", "none", 1, clip, False, "pynative", False))[2]]
 
 
 def expected_losses(row: tuple) -> list[float]:

@@ -8,16 +8,20 @@ from mindspore import Parameter, Tensor, nn, ops
 from msrun_cli.engine.amp import apply_amp
 from msrun_cli.engine.loss_scale import DynamicLossScale, make_loss_scale
 from msrun_cli.engine.train_step import TrainStep
+from msrun_cli.models.batch_norm import BatchNorm2d
+from msrun_cli.models.fusing import fuse_norms
 from msrun_cli.optim.ema import ExponentialMovingAverage, NoAverage
 from msrun_cli.optim.schedule import WarmupDecay
 from msrun_cli.optim.sgd import SGD
 
 
 class SmallNetwork(nn.Cell):
+    activates = (("norm", "relu"),)
+
     def __init__(self):
         super().__init__()
         self.conv = nn.Conv2d(3, 4, 3, has_bias=True)
-        self.norm = nn.BatchNorm2d(4)
+        self.norm = BatchNorm2d(4, 1e-5, 0.9)
         self.relu = nn.ReLU()
         self.dense = nn.Dense(4, 2)
 
@@ -61,6 +65,7 @@ def make_step(
     mode=ms.GRAPH_MODE,
     clip_value=None,
     weight_decay=1e-3,
+    kernels=None,
 ):
     ms.set_context(mode=mode)
     network = fixed_weights(network_class())
@@ -68,8 +73,11 @@ def make_step(
     if ema:
         average_network = network_class()
         average_network.update_parameters_name("ema.")
-        average = ExponentialMovingAverage(network, average_network, 0.9, 2.0)
+        average = ExponentialMovingAverage(network, average_network, 0.9, 2.0, kernels)
     optimizer = SGD(network.trainable_params(), lr=0.1, momentum=0.9, weight_decay=weight_decay)
+    if kernels is not None:
+        optimizer.use_kernels(kernels)
+        fuse_norms(network, kernels)
     schedule = WarmupDecay(0.1, 0.9, total_updates=20, warmup_updates=2)
     step = TrainStep(
         apply_amp(network, amp, "float16"),
@@ -81,6 +89,7 @@ def make_step(
         clip_norm,
         accumulate,
         clip_value,
+        kernels=kernels,
     )
     step.set_train(True)
     return step, network, average_network
@@ -106,10 +115,10 @@ def snapshot(step, *networks):
     return found
 
 
-def test_update_does_not_depend_on_the_loss_scale():
+def test_update_does_not_depend_on_the_loss_scale(kernels):
     states = []
     for scale in (("none", 1.0, 2.0, 100), ("fixed", 1024.0, 2.0, 100), ("dynamic", 4096.0, 2.0, 2)):
-        step, network, average_network = make_step(scale, clip_norm=0.5, ema=True)
+        step, network, average_network = make_step(scale, clip_norm=0.5, ema=True, kernels=kernels)
         run(step, *batch(), count=5)
         states.append((snapshot(network), snapshot(average_network)))
     for network_state, average_state in states[1:]:
@@ -120,8 +129,8 @@ def test_update_does_not_depend_on_the_loss_scale():
 
 
 @pytest.mark.parametrize("mode", [ms.GRAPH_MODE, ms.PYNATIVE_MODE])
-def test_overflow_leaves_everything_as_it_was_and_halves_the_scale(mode):
-    step, network, average_network = make_step(("dynamic", 1024.0, 2.0, 100), ema=True, mode=mode)
+def test_overflow_leaves_everything_as_it_was_and_halves_the_scale(mode, kernels):
+    step, network, average_network = make_step(("dynamic", 1024.0, 2.0, 100), ema=True, mode=mode, kernels=kernels)
     images, targets = batch()
     run(step, images, targets)
     before = snapshot(step, network, average_network)
@@ -170,10 +179,10 @@ def test_set_train_reaches_the_network():
 
 
 @pytest.mark.parametrize("ema", [False, True])
-def test_accumulated_batches_equal_one_large_batch(ema):
+def test_accumulated_batches_equal_one_large_batch(ema, kernels):
     """The average follows updates, not batches: its ramp and the schedule are where the large batch has them."""
     images, targets = batch(16)
-    settings = {"clip_norm": 0.5, "network_class": NetworkWithoutNorm, "ema": ema}
+    settings = {"clip_norm": 0.5, "network_class": NetworkWithoutNorm, "ema": ema, "kernels": kernels}
     large, large_network, large_average = make_step(**settings)
     small, small_network, small_average = make_step(accumulate=4, **settings)
     for _ in range(3):
@@ -228,9 +237,9 @@ class FrozenKernels(SmallNetwork):
 
 
 @pytest.mark.parametrize("network_class", [FrozenKernels, SmallNetwork])
-def test_reported_norm_is_that_of_all_gradients(network_class):
+def test_reported_norm_is_that_of_all_gradients(network_class, kernels):
     """The first velocities are the gradients, without weight decay."""
-    step, network, _ = make_step(network_class=network_class, weight_decay=0.0)
+    step, network, _ = make_step(network_class=network_class, weight_decay=0.0, kernels=kernels)
     norm = run(step, *batch())[0][2]
     gradients = [velocity.asnumpy() for velocity in step.optimizer.velocities]
     assert len(gradients) == len(network.trainable_params())
@@ -252,11 +261,11 @@ def test_clipping_limits_the_update():
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
-def test_clipping_by_value(accumulate):
+def test_clipping_by_value(accumulate, kernels):
     """Without momentum's past and weight decay of zero, the first update is lr * (1 + momentum) * clipped gradient."""
     limit, changes = 1e-3, []
     for scale, clip_value in (("none", None), ("none", limit), ("fixed", limit)):
-        settings = {"accumulate": accumulate, "clip_value": clip_value, "weight_decay": 0.0}
+        settings = {"accumulate": accumulate, "clip_value": clip_value, "weight_decay": 0.0, "kernels": kernels}
         step, network, _ = make_step((scale, 256.0, 2.0, 100), **settings)
         step.updates.set_data(Tensor(5, ms.int32))  # behind the warm-up
         before = snapshot(network)["conv.weight"]

@@ -277,6 +277,18 @@ def test_onednn_on_an_avx512_processor(tmp_path: Path) -> None:
     assert machine.check("onednn").status == "skip"
 
 
+def test_a_cpu_without_a_compiler(tmp_path: Path) -> None:
+    machine = cpu_only(tmp_path)
+    assert machine.check("compiler").outcome.found == "/usr/bin/g++"
+    machine.environ["CXX"] = "/opt/llvm/bin/clang++"
+    assert machine.check("compiler").status == "warn"
+    machine.file("/opt/llvm/bin/clang++")
+    assert machine.check("compiler").outcome.found == "/opt/llvm/bin/clang++"
+    del machine.environ["CXX"]
+    machine.remove("/usr/bin/g++")
+    assert "g++" in machine.check("compiler").outcome.hint
+
+
 def test_a_crash_shows_the_tail_of_its_log(tmp_path: Path) -> None:
     machine = healthy(tmp_path)
     crash_by_signal(machine)

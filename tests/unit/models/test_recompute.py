@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import Tensor, nn, ops
 
+from msrun_cli.builders.training import use_kernels
 from msrun_cli.engine.amp import apply_amp
 from msrun_cli.engine.loss_scale import make_loss_scale
 from msrun_cli.engine.train_step import TrainStep
+from msrun_cli.models.batch_norm import BatchNorm2d
 from msrun_cli.models.custom import CustomClassifier
 from msrun_cli.models.recompute import recompute_blocks
 from msrun_cli.models.resnet import ResNet
@@ -20,9 +24,11 @@ from msrun_cli.optim.sgd import SGD
 
 
 class Block(nn.Cell):
+    activates = (("norm", "relu"),)
+
     def __init__(self, channels_in: int) -> None:
         super().__init__()
-        self.conv, self.norm, self.relu = nn.Conv2d(channels_in, 4, 3), nn.BatchNorm2d(4), nn.ReLU()
+        self.conv, self.norm, self.relu = nn.Conv2d(channels_in, 4, 3), BatchNorm2d(4, 1e-5, 0.9), nn.ReLU()
 
     def construct(self, x):
         return self.relu(self.norm(self.conv(x)))
@@ -44,22 +50,28 @@ class SquaredError(nn.Cell):
         return value, value.reshape(1)
 
 
-def trained(recomputed: bool, amp: str, last_is_bad: bool) -> tuple[dict[str, np.ndarray], list[float]]:
+def trained(
+    recomputed: bool, amp: str, last_is_bad: bool, kernels: Path | None
+) -> tuple[dict[str, np.ndarray], list[float]]:
     network = Small()
     rng = np.random.default_rng(0)
     for parameter in network.trainable_params():
         parameter.set_data(Tensor((0.3 * rng.standard_normal(parameter.shape)).astype(np.float32)))
+    optimizer = SGD(network.trainable_params(), lr=0.1)
+    if kernels is not None:
+        use_kernels(amp, network, optimizer, kernels)
     amp_network = apply_amp(network, amp, "float16")
     if recomputed:
         assert recompute_blocks(network) == ["blocks.0", "blocks.1"]
     step = TrainStep(
         amp_network,
         SquaredError(),
-        SGD(network.trainable_params(), lr=0.1),
+        optimizer,
         WarmupDecay(0.1, 0.9, 10, 0),
         make_loss_scale("none", 1.0, 2.0, 1),
         NoAverage(),
         recomputed=recomputed,
+        kernels=kernels,
     )
     step.set_train(True)
     losses = []
@@ -76,9 +88,22 @@ def trained(recomputed: bool, amp: str, last_is_bad: bool) -> tuple[dict[str, np
     ids=["graph", "pynative", "skipped step"],
 )
 def test_nothing_changes(mode, amp, last_is_bad):
+    assert_nothing_changes(mode, amp, last_is_bad, None)
+
+
+@pytest.mark.parametrize(
+    ("mode", "last_is_bad"),
+    [(ms.GRAPH_MODE, False), (ms.GRAPH_MODE, True), (ms.PYNATIVE_MODE, False)],
+    ids=["graph", "skipped step", "pynative"],
+)
+def test_nothing_changes_with_kernels(mode, last_is_bad, library):
+    assert_nothing_changes(mode, "O0", last_is_bad, library)
+
+
+def assert_nothing_changes(mode, amp, last_is_bad, kernels):
     ms.set_context(mode=mode)
-    expected, losses = trained(False, amp, last_is_bad)
-    found, recomputed_losses = trained(True, amp, last_is_bad)
+    expected, losses = trained(False, amp, last_is_bad, kernels)
+    found, recomputed_losses = trained(True, amp, last_is_bad, kernels)
     assert recomputed_losses == losses
     for name, value in expected.items():
         np.testing.assert_array_equal(found[name], value, err_msg=name)
