@@ -35,6 +35,7 @@ def main() -> None:
     from msrun_cli.builders.network import build_network
     from msrun_cli.builders.training import build_training
     from msrun_cli.config.composer import Composer
+    from msrun_cli.kernels.library import kernel_library
     from msrun_cli.runtime.context import Device
 
     cfg = Composer("train", None).compose([*options.overrides, f"max_steps={options.steps}", "logger.progress=plain"])
@@ -45,7 +46,8 @@ def main() -> None:
     steps_per_epoch = task.preview().get_dataset_size()
     if options.steps > steps_per_epoch:
         raise SystemExit(f"--steps {options.steps}: an epoch of this data has {steps_per_epoch} steps")
-    training = build_training(cfg, task, build_network(cfg, task.data.class_names), steps_per_epoch)
+    network = build_network(cfg, task.data.class_names)
+    training = build_training(cfg, task, network, steps_per_epoch, kernels=kernel_library("auto"))
     training.step.set_train(True)
 
     bare_loop(task, training.step, 5)  # compiles; the first steps still allocate
