@@ -23,14 +23,15 @@ log = logging.getLogger("msrun")
 NOT_IN_GRAPHS = ("checkpoint", "logger", "name", "output_dir", "resume", "weights")
 
 
-def build_device(cfg: TrainConfig | EvalConfig, run: RunFolder) -> Device:
+def build_device(cfg: TrainConfig | EvalConfig, run: RunFolder, trains: bool = True) -> Device:
+    """trains: whether the run makes training steps, which are what kernels of our own are for."""
     device = cfg.device
     return start_device(
         target=device.target,
         mode=device.mode,
         jit_level=device.jit_level,
         deterministic=device.deterministic,
-        kernels=device.kernels,
+        kernels=device.kernels if trains else "off",
         save_graphs=device.save_graphs,
         dvpp=device.dvpp,
         sink=device.sink,

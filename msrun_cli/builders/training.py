@@ -23,7 +23,7 @@ from msrun_cli.engine.loss_scale import make_loss_scale
 from msrun_cli.engine.predictor import Predictor
 from msrun_cli.engine.train_step import TrainStep
 from msrun_cli.models.folding import Folding, is_foldable
-from msrun_cli.models.fusing import fuse_norms
+from msrun_cli.models.fusing import fuse_norms, use_convolutions
 from msrun_cli.models.recompute import recompute_blocks
 from msrun_cli.optim.ema import ExponentialMovingAverage, NoAverage, copy_parameters
 from msrun_cli.optim.schedule import OneCycle, WarmupDecay
@@ -105,11 +105,13 @@ def build_training(
 
 
 def use_kernels(amp_level: str, network: nn.Cell, optimizer: nn.Cell, library: Path) -> None:
-    """Where they fit: SGD, and normalisation that gets and gives float32."""
+    """Where they fit: SGD, and what a network computes in float32."""
     if isinstance(optimizer, SGD):
         optimizer.use_kernels(library)
     if amp_level in ("O0", "O1"):
         fuse_norms(network, library)
+    if amp_level == "O0":
+        use_convolutions(network, library)
 
 
 def accumulated_batches(cfg: TrainConfig, ranks: int = 1) -> int:

@@ -12,6 +12,7 @@ import logging
 import os
 import platform
 import shutil
+import stat
 import subprocess
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def kernel_library(wish: str) -> Path | None:
     if wish == "off":
         return None
     try:
-        path = cache_dir() / "kernels" / f"{_key()}.so"
+        path = cache_dir().absolute() / "kernels" / f"{_key()}.so"
         _check_place(path)
         if not path.exists():
             _make(path)
@@ -54,7 +55,7 @@ def kernel_library(wish: str) -> Path | None:
                 f"device.kernels=on: {reason}. Install a C++17 compiler such as g++ (or name one in CXX), or set "
                 "device.kernels=auto, which then does without."
             ) from reason
-        log.info("training steps take longer than they could: %s (device.kernels)", reason)
+        log.info("training steps take longer than they could: %s (device.kernels=auto)", reason)
         return None
     log.info("kernels for this processor: %s", path)
     return path
@@ -80,6 +81,10 @@ def _make(path: Path) -> None:
 
 
 def _load(path: Path) -> None:
+    for item in (path, path.parent):
+        facts = item.stat()
+        if facts.st_uid not in (os.getuid(), 0) or facts.st_mode & stat.S_IWOTH:
+            raise NoLibrary(f"{item} is another user's or can be written by all (MSRUN_CACHE_DIR moves it)")
     try:
         ctypes.CDLL(str(path))
     except OSError as error:

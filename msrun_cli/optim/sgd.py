@@ -99,7 +99,7 @@ class SGD(nn.Cell):
         self.lr_scales, self.bias_scales, self.all_decays = Tensor(scales[0]), Tensor(scales[1]), Tensor(decays)
         self.looks_ahead = Tensor(np.array([self.nesterov], np.float32))
         self.kernel = momentum_update(library, len(self.parameters))
-        self.at_once = True
+        self.at_once, self.no_first_step = True, ()
 
     def construct(self, gradients, factor, lr, bias_lr, momentum):
         if self.at_once:

@@ -22,7 +22,7 @@ def evaluate(cfg: EvalConfig) -> float:
     if path is None:
         raise ConfigError("Nothing to evaluate: give checkpoint=FILE (of a run) or weights=FILE with model=NAME.")
     run = start_run(cfg)
-    device = build_device(cfg, run)
+    device = build_device(cfg, run, trains=False)
 
     ranks = device.ranks
     data = build_data(cfg.dataset, run.bad_samples_csv if ranks.is_first else None, splits=(cfg.split,))

@@ -16,7 +16,7 @@ from msrun_cli.engine.loss_scale import make_loss_scale
 from msrun_cli.engine.predictor import Predictor
 from msrun_cli.engine.train_step import ScaledLoss, TrainStep
 from msrun_cli.losses.yolov5 import YOLOv5Loss
-from msrun_cli.models.fusing import fuse_norms
+from msrun_cli.models.fusing import fuse_norms, use_convolutions
 from msrun_cli.models.weight_file import read_weights
 from msrun_cli.models.weights import assign_weights
 from msrun_cli.models.yolov5.network import YOLOv5
@@ -44,6 +44,7 @@ def loaded(weights, kernels=None):
     assert assign_weights(network, weights, "yolov5n.pt").fresh == ()
     if kernels is not None:
         fuse_norms(network, kernels)
+        use_convolutions(network, kernels)
     return network
 
 

@@ -10,7 +10,7 @@
 
 namespace msrun {
 
-constexpr int DONE = 0, WRONG_ARGUMENTS = 1;
+constexpr int DONE = 0, WRONG_ARGUMENTS = 1, NO_MEMORY = 2;
 
 inline const float *input(void **params, int index) { return static_cast<const float *>(params[index]); }
 inline float *output(void **params, int index) { return static_cast<float *>(params[index]); }

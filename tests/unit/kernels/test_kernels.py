@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 
-from msrun_cli.kernels.operators import BatchNorm, momentum_update, moving_average, square_sum, unpack
+from msrun_cli.kernels.operators import (
+    BatchNorm,
+    Convolution,
+    momentum_update,
+    moving_average,
+    square_sum,
+    unpack,
+)
 
 EPSILON, SHARE = 1e-3, 0.03
 MODES = pytest.mark.parametrize("mode", [ms.GRAPH_MODE, ms.PYNATIVE_MODE], ids=["graph", "pynative"])
@@ -134,6 +141,68 @@ def test_a_view_is_read_in_its_order(library):
     ):
         y = norm(view, ones, ones * 0, ones, ones)[0]
         close(y, reference(values, values, np.ones(3), np.zeros(3), "")[0], 2e-6)
+
+
+CONVOLUTIONS = [  # B, C, O, H, W, K, stride, padding
+    (2, 5, 7, 9, 8, 3, 1, 1),
+    (3, 3, 16, 32, 20, 6, 2, 2),
+    (2, 2, 9, 13, 11, 7, 2, 3),
+    (2, 4, 3, 12, 17, 5, 3, 2),
+    (1, 1, 1, 3, 3, 3, 1, 0),
+    (2, 3, 4, 7, 7, 2, 2, 0),
+    (2, 3, 4, 6, 6, 3, 1, 3),
+    (40, 2, 8, 40, 40, 3, 1, 1),
+]
+
+
+def weight_gradient(x, dy, size, stride, padding):
+    padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (padding, padding), (padding, padding)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (size, size), axis=(2, 3))[:, :, ::stride, ::stride]
+    return np.einsum("bohw,bchwij->ocij", dy.astype(np.float64), windows, optimize=True)
+
+
+class WithGradients(nn.Cell):
+    def __init__(self, cell):
+        super().__init__()
+        self.cell = cell
+        self.gradient = ops.GradOperation(get_all=True, sens_param=True)
+
+    def construct(self, x, w, dy):
+        return self.cell(x, w), self.gradient(self.cell)(x, w, dy)
+
+
+class Plain(nn.Cell):
+    def __init__(self, operator):
+        super().__init__()
+        self.operator = operator
+
+    def construct(self, x, w):
+        return self.operator(x, w)
+
+
+@MODES
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
+def test_gradients_of_a_convolution(case, mode, library):
+    ms.set_context(mode=mode)
+    batch, channels, outputs, height, width, size, stride, padding = case
+    rng = np.random.default_rng(0)
+    sides = [(side + 2 * padding - size) // stride + 1 for side in (height, width)]
+    shapes = (batch, channels, height, width), (outputs, channels, size, size), (batch, outputs, *sides)
+    x, w, dy = (rng.standard_normal(shape).astype(np.float32) + 0.5 for shape in shapes)
+    tensors = [Tensor(value) for value in (x, w, dy)]
+    y, (dx, dw) = WithGradients(Convolution(library, outputs, size, stride, padding))(*tensors)
+    plain = Plain(ops.Conv2D(outputs, size, pad_mode="pad", pad=padding, stride=stride))
+    expected_y, (expected_dx, expected_dw) = WithGradients(plain)(*tensors)
+    np.testing.assert_array_equal(y.asnumpy(), expected_y.asnumpy())
+    np.testing.assert_array_equal(dx.asnumpy(), expected_dx.asnumpy())
+    close(expected_dw, weight_gradient(x, dy, size, stride, padding), 3e-6)
+    close(dw, weight_gradient(x, dy, size, stride, padding), 3e-6)
+    if mode == ms.GRAPH_MODE:  # memory of the call before is used again
+        larger = [Tensor(np.concatenate([value, value])) for value in (x, dy)]
+        _, (_, twice) = WithGradients(Convolution(library, outputs, size, stride, padding))(
+            larger[0], tensors[1], larger[1]
+        )
+        close(twice, 2 * weight_gradient(x, dy, size, stride, padding), 3e-6)
 
 
 def parameters(rng, name, shapes):

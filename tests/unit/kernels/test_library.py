@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -92,7 +91,6 @@ def test_a_compiler_that_hangs_is_stopped(cache, tmp_path, monkeypatch):
         kernel_library("on")
 
 
-@pytest.mark.skipif(os.geteuid() != 0 and shutil.which("g++") is None, reason="needs a compiler")
 def test_a_cache_that_cannot_be_written(library, tmp_path, monkeypatch, caplog):
     caplog.set_level(logging.INFO, "msrun")
     (tmp_path / "file").write_text("")
@@ -107,6 +105,22 @@ def test_places_from_which_mindspore_takes_none(cache, tmp_path, monkeypatch, ca
     monkeypatch.delenv("MS_CUSTOM_AOT_WHITE_LIST")
     monkeypatch.setenv("MSRUN_CACHE_DIR", str(tmp_path / "a:b"))
     assert kernel_library("auto") is None and "colon" in caplog.text
+
+
+@pytest.mark.parametrize("what", ["library", "folder"])
+def test_a_library_that_others_could_have_written_is_not_loaded(what, library, cache, caplog):
+    caplog.set_level(logging.INFO, "msrun")
+    made = kernel_library("on")
+    (made if what == "library" else made.parent).chmod(0o777)
+    assert kernel_library("auto") is None and "can be written by all" in caplog.text
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_library_of_another_user_is_not_loaded(library, cache):
+    made = kernel_library("on")
+    os.chown(made, 12345, -1)
+    with pytest.raises(DeviceError, match="another user's"):
+        kernel_library("on")
 
 
 def test_another_processor_gets_a_library_of_its_own(library, cache, monkeypatch):
