@@ -54,8 +54,8 @@ def _operator(library: Path, name: str, shapes, outputs: int) -> ops.Custom:
 
 
 class Convolution(nn.Cell):
-    """A convolution of one group with a gradient of its own for the weight, which takes less time than MindSpore's on maps
-    of some hundred pixels and more.
+    """A convolution of one group with a gradient of its own for the weight, which takes less time than MindSpore's on
+    maps of some hundred pixels and more.
 
     construct(x (B, C, H, W), w (O, C, K, K)) -> (B, O, h, w)
 

@@ -178,7 +178,7 @@ def compiler(machine: Machine) -> Outcome:
     expected = "a C++17 compiler"
     if not found:
         hint = (
-            "install g++ (apt install g++, yum install gcc-c++): training steps on a CPU then take a quarter less time"
+            "install g++ (apt install g++, yum install gcc-c++): training steps on a CPU then take a third less time"
         )
         return warn(f"none of {', '.join(names)} on PATH", expected, "PATH, CXX", hint)
     return fine(found[0], expected, "PATH, CXX")

@@ -16,7 +16,7 @@ from msrun_cli.models.sync_batch_norm import synchronize_norms
 from msrun_cli.models.yolov5.network import YOLOv5
 
 # network, its norms, the activations that stay (those behind the sums of a ResNet), its convolutions of more than a
-# pixel, median relative error of the gradients: each ReLU whose input is next to zero may flip, which moves those before
+# pixel, median relative error of the gradients: each ReLU whose input is next to zero may flip, which moves all before
 NETWORKS = {
     "yolov5": (lambda: YOLOv5(3, 0.33, 0.125), 57, 0, 18, 1e-4),
     "resnet18": (lambda: ResNet(3, 18), 20, 8, 17, 1e-3),
