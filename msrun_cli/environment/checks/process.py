@@ -177,9 +177,7 @@ def compiler(machine: Machine) -> Outcome:
     found = [path for name in names for path in host.which(name)]
     expected = "a C++17 compiler"
     if not found:
-        hint = (
-            "install g++ (apt install g++, yum install gcc-c++): training steps on a CPU then take a third less time"
-        )
+        hint = "install g++ (apt install g++, yum install gcc-c++): training steps on a CPU then take a third less time"
         return warn(f"none of {', '.join(names)} on PATH", expected, "PATH, CXX", hint)
     return fine(found[0], expected, "PATH, CXX")
 
