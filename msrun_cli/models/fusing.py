@@ -42,15 +42,17 @@ def fuse_norms(network: nn.Cell, library: Path) -> int:
 
 
 def use_convolutions(network: nn.Cell, library: Path) -> int:
-    """Let each convolution of more than a pixel use the gradient of `library`, in place; returns how many do.
+    """Let convolutions of more than a pixel use the gradient of `library`, in place; returns how many do.
 
-    Parameters stay the same objects with the same names. The network has to compute its convolutions in float32.
+    Those that a cell class names in `folds` (models/folding.py): another's network may want more of a convolution than
+    its output. Parameters stay the same objects with the same names. The network has to compute in float32.
     """
     count = 0
     for _, cell in list(network.cells_and_names()):
-        for name, child in list(cell.name_cells().items()):
-            if type(child) is nn.Conv2d and _fits(child):
-                replace_child(cell, name, KernelConv2d(child, library))
+        children = cell.name_cells()
+        for name, _ in getattr(cell, "folds", ()):
+            if type(children[name]) is nn.Conv2d and _fits(children[name]):
+                replace_child(cell, name, KernelConv2d(children[name], library))
                 count += 1
     return count
 

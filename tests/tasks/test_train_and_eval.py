@@ -148,11 +148,8 @@ def test_unreadable_image_is_left_out_and_listed(tmp_path):
 
 
 def test_kernels_that_cannot_be_made(tmp_path):
-    """Asked for, their lack ends the run before it begins; otherwise it is a line in the log."""
+    """Asked for, their lack ends the run before it begins."""
     none = {"CXX": "/nowhere/g++", "MSRUN_CACHE_DIR": str(tmp_path / "cache")}
     done = msrun("train", *TINY, "device.kernels=on", cwd=tmp_path, **none)
     assert done.returncode == 4 and "Traceback" not in done.stderr
     assert "device.kernels=on: CXX=/nowhere/g++ is not there. Install a C++17 compiler" in done.stderr
-    done = msrun("train", *TINY, "max_steps=1", cwd=tmp_path, **none)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "training steps take longer than they could: CXX=/nowhere/g++ is not there" in done.stdout + done.stderr

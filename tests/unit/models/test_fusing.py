@@ -101,6 +101,14 @@ def test_norms_that_stand_still_or_look_at_other_devices_are_left_alone(library,
     assert fuse_norms(synchronized, library) == 0
 
 
+class Folded(nn.SequentialCell):
+    folds = (("0", "1"),)
+
+
+def test_convolutions_of_other_networks_are_left_alone(library):
+    assert use_convolutions(nn.SequentialCell(nn.Conv2d(3, 4, 3, pad_mode="pad", padding=1)), library) == 0
+
+
 @pytest.mark.parametrize(
     ("settings", "fits"),
     [
@@ -118,9 +126,8 @@ def test_norms_that_stand_still_or_look_at_other_devices_are_left_alone(library,
     ids=str,
 )
 def test_convolutions_that_a_kernel_knows(settings, fits, library):
-    network = nn.SequentialCell(
-        nn.Conv2d(4, 6, **{"kernel_size": 3, "pad_mode": "pad", "padding": 1, "has_bias": False, **settings})
-    )
+    settings = {"kernel_size": 3, "pad_mode": "pad", "padding": 1, "has_bias": False, **settings}
+    network = Folded(nn.Conv2d(4, 6, **settings))
     weight = network[0].weight
     assert use_convolutions(network, library) == fits
     assert isinstance(network[0], KernelConv2d) == fits and network[0].weight is weight
@@ -128,7 +135,7 @@ def test_convolutions_that_a_kernel_knows(settings, fits, library):
 
 def test_small_maps_keep_their_operator(library, monkeypatch):
     ms.set_context(mode=ms.PYNATIVE_MODE)
-    network = nn.SequentialCell(nn.Conv2d(3, 4, 3, pad_mode="pad", padding=1))
+    network = Folded(nn.Conv2d(3, 4, 3, pad_mode="pad", padding=1))
     use_convolutions(network, library)
     called, plain = [], network[0].plain
     monkeypatch.setattr(Convolution, "construct", lambda self, x, w: called.append(True) or plain(x, w))
