@@ -127,6 +127,7 @@ def cosine(a, b):
 
 
 @pytest.mark.parametrize("mode", [MODES[0], pytest.param(ms.PYNATIVE_MODE, id="pynative", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kernels", [pytest.param("operators", marks=pytest.mark.slow), "kernels"], indirect=True)
 def test_five_updates(mode, kernels, network, parity):
     ms.set_context(mode=mode)
     optimizer = SGD(network.trainable_params(), lr=0.01, momentum=0.937, weight_decay=5e-4, nesterov=True)
