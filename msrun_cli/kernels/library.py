@@ -49,7 +49,7 @@ def kernel_library(wish: str) -> Path | None:
         if not path.exists():
             _make(path)
         _load(path)
-    except NoLibrary as reason:
+    except (NoLibrary, OSError) as reason:  # such as a cache folder that may not be entered
         if wish == "on":
             raise DeviceError(
                 f"device.kernels=on: {reason}. Install a C++17 compiler such as g++ (or name one in CXX), or set "

@@ -98,6 +98,8 @@ def start_device(
     if name == "CPU":
         log.info("%s", onednn_sentence())
     library = kernel_library(kernels) if name == "CPU" else None
+    if kernels == "on" and name != "CPU":
+        log.warning("device.kernels=on has no effect on a %s: there are kernels for a CPU only", name)
     return Device(name, graph, sunk, sink_size, dvpp and name == "Ascend", ranks, library)
 
 

@@ -98,6 +98,18 @@ def test_a_cache_that_cannot_be_written(library, tmp_path, monkeypatch, caplog):
     assert kernel_library("auto") is None and "cannot be written" in caplog.text
 
 
+def test_a_cache_that_may_not_be_entered(cache, monkeypatch, caplog):
+    caplog.set_level(logging.INFO, "msrun")
+
+    def forbidden(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "exists", forbidden)
+    assert kernel_library("auto") is None and "Permission denied" in caplog.text
+    with pytest.raises(DeviceError, match="Permission denied"):
+        kernel_library("on")
+
+
 def test_places_from_which_mindspore_takes_none(cache, tmp_path, monkeypatch, caplog):
     caplog.set_level(logging.INFO, "msrun")
     monkeypatch.setenv("MS_CUSTOM_AOT_WHITE_LIST", str(tmp_path / "elsewhere"))
